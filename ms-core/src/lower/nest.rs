@@ -144,11 +144,11 @@ impl Nest {
         self
     }
 
-    /// The nest of an iteration space whose operands are traversed as in `walks`. Loops are not merged across
-    /// the axes in `fences`, which lists the first axis of each unit.
+    /// Builds the nest of an iteration space whose operands are traversed as in `walks`. Loops are not merged across
+    /// `fences`, the first axes of the ranges that must stay separate.
     ///
-    /// Returns `None` if reduced lanes cannot preserve the order ([module](self)); `reduced` is the dtype of
-    /// the reduction, if there is one.
+    /// `reduced` is the dtype of the reduction, if there is one. Returns `None` if reduced lanes cannot preserve the
+    /// order ([module](self)).
     pub fn new(axes: &[Axis], walks: &[Walk], fences: &[usize], reduced: Option<DType>) -> Option<Self> {
         let operands = walks.len();
         let stride = |axis: usize| move |op: usize| walks[op].strides[axis] as i64 * walks[op].dtype.size() as i64;

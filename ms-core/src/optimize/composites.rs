@@ -1,4 +1,4 @@
-//! Expansion of the composites that the target does not run itself.
+//! Legalises composites: expands those that the target does not run natively.
 
 use super::{Pass, PassContext};
 use crate::ir::{Graph, Node, Precision, Type};
@@ -6,19 +6,19 @@ use crate::tensor::{DType, Op};
 use crate::transform::expand_own_composites;
 use std::borrow::Cow;
 
-/// A composite that a target runs itself, instead of the ops of its body.
+/// A legal composite: the target runs it natively instead of the ops of its body.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Kept {
     /// The composite.
     pub op: Op,
-    /// The dtype of its first operand, and of all others that are floats.
+    /// The dtype of its first operand and of all other float operands.
     pub dtype: DType,
-    /// Whether its results have the bits of the body, so that it is kept in strict precision as well.
+    /// Whether its results equal those of the body bit by bit, so that it is also legal in strict precision.
     pub strict: bool,
 }
 
 impl Kept {
-    /// Whether this is an op on operands of these types, in this precision.
+    /// Returns whether the composite is legal on operands of these types in this precision.
     pub fn admits(&self, op: Op, types: &[&Type], precision: Precision) -> bool {
         let exact = self.strict || precision.is_relaxed();
         let fits = |it: &&Type| !it.dtype.is_float() || it.dtype == self.dtype;
@@ -26,7 +26,7 @@ impl Kept {
     }
 }
 
-/// Replaces composites by the ops of their bodies, unless they are in [`PassContext::kept`].
+/// Replaces composites by the ops of their bodies, unless [`PassContext::kept`] lists them.
 pub struct Composites;
 
 impl Pass for Composites {
@@ -39,7 +39,7 @@ impl Pass for Composites {
             let types: Vec<&Type> = node.inputs.iter().map(|&it| graph.ty(it)).collect();
             !context.kept.iter().any(|it| it.admits(node.op, &types, context.precision))
         };
-        // A composite whose body is refused remains, and running it reports the error.
+        // If the body of a composite fails to expand, the composite remains, and running it reports the error.
         expand_own_composites(graph, &refused).unwrap_or(Cow::Borrowed(graph))
     }
 }
@@ -52,7 +52,7 @@ mod tests {
     use crate::tensor::Array;
     use crate::transform::value_and_grad;
 
-    /// A graph of one node of a sample.
+    /// Builds a graph of one node from a sample.
     fn single(def: &'static OpDef, sample: &Sample) -> Graph {
         let mut graph = Graph::new(def.name());
         let types: Vec<Type> = sample.inputs.iter().map(|it| Type::of(it.dtype, &it.shape)).collect();
@@ -64,7 +64,7 @@ mod tests {
         graph
     }
 
-    /// The derivative rule of a composite gives what the rules of the ops of its body give.
+    /// The derivative rule of a composite agrees with the rules of the ops of its body.
     #[test]
     fn rules_agree_with_those_of_bodies() {
         let context = PassContext::default();
@@ -76,7 +76,7 @@ mod tests {
                     (0..sample.inputs.len()).filter(|&at| sample.inputs[at].dtype.is_float()).collect();
                 let arrays = sample.arrays();
                 let gradients = |graph: &Graph| {
-                    // Every result has another cotangent.
+                    // Every result has a different cotangent.
                     let seeded = value_and_grad(graph, &wrt, graph.outputs().len(), true, true).expect("it has rules");
                     let seeds = seeded.inputs()[arrays.len()..].iter().enumerate();
                     let seeds = seeds.map(|(at, &it)| {

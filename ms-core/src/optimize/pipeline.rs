@@ -1,4 +1,4 @@
-//! The order of passes, and the graphs that they run on.
+//! Orders passes and runs them on graphs.
 
 use super::{
     Algebra, Branches, Composites, ConstantFolding, Cse, Dce, DeadArguments, Inline, InlineCustom, Layouts, Licm,
@@ -14,9 +14,9 @@ use std::time::Instant;
 /// An observer of the results of passes: the name of the pass, and the graph.
 pub type Watch<'a> = &'a mut dyn FnMut(&'static str, &Graph);
 
-/// Every pass, in the order of the default pipeline: equal nodes are merged first, so that
-/// other passes process each only once. [`Layouts`] is run when the others have nothing more to change, as calls
-/// that are inlined then are; those behind it in `LAYOUT_PASSES` then clean up.
+/// Every pass, in the order of the default pipeline. Equal nodes are merged first, so that other passes process each
+/// only once. [`Layouts`] runs at the fixpoint of the others, when calls are inlined, and the passes after it in
+/// `LAYOUT_PASSES` clean up.
 pub static PASSES: &[&dyn Pass] = &[
     &Composites,
     &InlineCustom,
@@ -36,7 +36,7 @@ pub static PASSES: &[&dyn Pass] = &[
 /// The passes of the second part of the pipeline.
 static LAYOUT_PASSES: &[&dyn Pass] = &[&Layouts, &Cse, &ConstantFolding, &Algebra, &Views, &Dce];
 
-/// The pass with a name.
+/// Returns the pass with this name.
 pub fn pass_by_name(name: &str) -> Option<&'static dyn Pass> {
     PASSES.iter().copied().find(|it| it.name() == name)
 }
@@ -60,31 +60,31 @@ pub fn optimize(graph: Graph, context: &PassContext) -> Graph {
     optimize_watched(graph, context, &mut |_, _| {}).0
 }
 
-/// [`optimize`], where `watch` observes every graph that a pass changed, with its name.
+/// Optimises like [`optimize`] and passes every graph that a pass changed to `watch`, with the name of the pass.
 pub fn optimize_watched(graph: Graph, context: &PassContext, watch: Watch<'_>) -> (Graph, Report) {
     let mut report = Report::default();
     let (_, first) = PASSES.split_last().expect("there are passes");
     let graph = run_passes(graph, first, context, watch, &mut report);
     let has_contracted = |it: &Graph| layout::has_contracted(it, context);
-    // Regions are searched only for a target that has such convolutions.
+    // Regions are searched only if the target lowers convolutions.
     let images = context.images != super::Images::default()
         && (has_contracted(&graph) || subgraphs(&graph).into_iter().any(|it| has_contracted(it)));
     let graph = if images { run_passes(graph, LAYOUT_PASSES, context, watch, &mut report) } else { graph };
     (graph, report)
 }
 
-/// The graph, and every graph in it, with all calls inlined, or those that are not marked
-/// `no_inline`.
+/// Inlines all calls in the graph and in every graph in it. Calls that are marked `no_inline` are inlined only if
+/// `marked` is set.
 pub fn inline_all(graph: &Graph, marked: bool) -> Graph {
     let context = PassContext { inline_limit: usize::MAX, inline_marked: marked, ..PassContext::default() };
     optimize_with(graph.clone(), &[&Inline], &context).0
 }
 
-/// Runs passes, in order, repeatedly while they change something (at most
-/// [`PassContext::rounds`] times), on a graph and on every graph in it.
+/// Runs passes in order on a graph and on every graph in it, repeatedly while they change something, for at most
+/// [`PassContext::rounds`] rounds.
 ///
-/// A graph with several uses is optimised once, before those that contain it; graphs that become
-/// equal are merged. This includes graphs that passes create for nodes.
+/// A graph with several uses is optimised once, before those that contain it, and graphs that become equal are merged.
+/// This includes graphs that passes create for nodes.
 pub fn optimize_with(graph: Graph, passes: &[&dyn Pass], context: &PassContext) -> (Graph, Report) {
     let mut report = Report::default();
     (run_passes(graph, passes, context, &mut |_, _| {}, &mut report), report)
@@ -107,8 +107,7 @@ struct Optimizer<'a> {
     context: &'a PassContext,
     watch: Watch<'a>,
     report: &'a mut Report,
-    /// The result for a graph, by its address; the graph itself is kept alive, so that its address
-    /// is not reused.
+    /// The result for each graph, by address. The graph itself is kept alive so that its address is not reused.
     done: FxHashMap<*const Graph, (Arc<Graph>, Arc<Graph>)>,
     /// Results by content.
     equal: FxHashMap<Vec<u8>, Arc<Graph>>,
@@ -126,8 +125,8 @@ impl Optimizer<'_> {
         graph
     }
 
-    /// Replaces the graphs of nodes by their results. The depth of recursion is that of graphs that
-    /// passes create for nodes of graphs that they created.
+    /// Replaces the graphs of nodes by their results. The recursion is as deep as passes nest graphs: they create nodes
+    /// with graphs inside graphs that they created.
     fn regions(&mut self, graph: &mut Graph) {
         let found: Vec<Arc<Graph>> = subgraphs(graph).into_iter().cloned().collect();
         if found.is_empty() {
@@ -147,7 +146,7 @@ impl Optimizer<'_> {
         graph.map_regions(|it| self.done[&Arc::as_ptr(it)].1.clone());
     }
 
-    /// Runs all passes once; returns whether one changed something.
+    /// Runs all passes once and returns whether one changed something.
     fn round(&mut self, graph: &mut Graph) -> bool {
         let mut changed = false;
         for pass in self.passes {
