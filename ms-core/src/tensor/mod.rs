@@ -1,5 +1,5 @@
-//! Arrays on devices, tensors that are arrays or traced values, parameters, and the
-//! [`Dispatcher`] through which every op is applied.
+//! Defines arrays on devices, tensors that are arrays or traced values, parameters, and the [`Dispatcher`] through
+//! which every op is applied.
 
 mod array;
 mod as_tensor;
