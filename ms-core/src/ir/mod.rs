@@ -1,4 +1,4 @@
-//! The two representations of the compiler: graphs of tensor ops, and kernels of scalar ones.
+//! Defines the two representations of the compiler: graphs of tensor ops, and kernels of scalar ones.
 
 mod canonical;
 mod contraction;
