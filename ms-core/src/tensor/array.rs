@@ -167,8 +167,8 @@ impl Array {
 
     /// Returns another view of the same memory. Panics unless it lies inside.
     pub fn with_layout(&self, layout: Layout) -> Self {
-        // SAFETY: by the contract of `new`, the first view's creator initialises the memory with values of this dtype
-        // before reads. `layout` lies inside, or `new` panics.
+        // SAFETY: the creator of the first view initialises the memory with values of this dtype before reads, as `new`
+        // requires. `layout` lies inside, or `new` panics.
         unsafe { Self::new(self.storage.clone(), layout, self.dtype) }
     }
 

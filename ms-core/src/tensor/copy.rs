@@ -36,8 +36,8 @@ impl Array {
             assert_eq!(from.dtype(), T::DTYPE, "source and target have one dtype");
             let target = self.as_mut_slice::<T>();
             assert!(layout.fits(target.len()), "every place lies inside the target");
-            // SAFETY: by the checks above, the elements of `layout` are inside the unshared target, and `T` is the
-            // dtype of both.
+            // SAFETY: the assertions have checked that the elements of `layout` are inside the unshared target, and
+            // that `T` is the dtype of both.
             unsafe { copy::<T>(target.as_mut_ptr(), layout, from) };
         });
     }
