@@ -70,11 +70,11 @@ struct Moves {
     level: Level,
     done: FxHashMap<*const Graph, Arc<Graph>>,
     continued: FxHashMap<*const Graph, Continued>,
-    /// By graph, the inputs that are read in it, excluding those that are only written.
+    /// The inputs that are read in each graph, excluding those that are only written.
     reads: FxHashMap<*const Graph, Arc<Vec<bool>>>,
 }
 
-/// By output of a graph, the input of which it is a later version, and whether it was written.
+/// For each output of a graph, the input of which it is a later version, and whether it was written.
 type Continued = Arc<Vec<Option<(usize, bool)>>>;
 
 /// The versions of the slots of one graph.
@@ -82,7 +82,7 @@ type Continued = Arc<Vec<Option<(usize, bool)>>>;
 struct Versions {
     /// The slot of a value.
     slot: FxHashMap<ValueId, usize>,
-    /// By slot, the versions in order, and whether there is a write.
+    /// The versions of each slot in order, and whether there is a write.
     all: Vec<(Vec<ValueId>, bool)>,
 }
 

@@ -34,9 +34,9 @@ struct Watch<'g> {
     from: &'g Graph,
     to: Graph,
     map: Vec<ValueId>,
-    /// By checked node, whether all of its results were finite.
+    /// Whether all results of each checked node were finite.
     finite: Vec<Option<ValueId>>,
-    /// By value, whether it is read.
+    /// Whether each value is read.
     read: Vec<bool>,
 }
 

@@ -148,7 +148,7 @@ impl fmt::Display for Code {
 
 /// An error as data.
 ///
-/// One pointer wide, so that `Result<Tensor>` stays small.
+/// It is one pointer wide, so that `Result<Tensor>` stays small.
 ///
 /// ```
 /// use ms_core::{Code, Error};
@@ -166,7 +166,7 @@ pub struct Error(Box<Report>);
 pub struct Report {
     /// The stable number.
     pub code: Code,
-    /// One sentence without a full stop.
+    /// A sentence without a full stop.
     pub message: String,
     /// The op that failed.
     pub op: Option<String>,

@@ -148,7 +148,7 @@ pub unsafe trait Driver: Send + Sync {
     /// loops, and all are parallel.
     ///
     /// No kernel accesses elements that another one writes. The exception is a kernel by rows that runs after the
-    /// writer: it may access them at the same indices along the axes of the result.
+    /// writer. It may access them at the same indices along the axes of the result.
     ///
     /// # Errors
     /// [`Code::Backend`] if the device cannot run it; the errors of the device.

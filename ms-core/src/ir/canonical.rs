@@ -12,10 +12,10 @@ const SCHEMA: u8 = 1;
 
 /// Returns the canonical encoding of a graph, which is hashed into keys.
 ///
-/// The encoding does not depend on the process or the platform. Two graphs have equal encodings exactly if the types of
-/// their inputs are equal, and so are the ops, attributes, operands and regions that compute their outputs. The
-/// encoding ignores names of graphs and inputs, locations, the numbering of values, the order of independent nodes,
-/// dead nodes, and the sharing of equal regions.
+/// The encoding does not depend on the process or the platform. Two graphs have equal encodings exactly if their inputs
+/// have equal types, and equal ops, attributes, operands and regions compute their outputs. The encoding ignores names
+/// of graphs and inputs, locations and the numbering of values. It also ignores the order of independent nodes, dead
+/// nodes, and the sharing of equal regions.
 ///
 /// Nodes without results have effects and are live. Nodes of symbolic sizes are live too, because they may fail at the
 /// sizes of a call, whether their results are used or not.

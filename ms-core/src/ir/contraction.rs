@@ -54,7 +54,7 @@ pub struct ContractionTypes {
     pub out: DType,
 }
 
-/// One axis of a contraction.
+/// An axis of a contraction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ContractionAxis {
     /// The size.
@@ -84,9 +84,9 @@ impl ContractionTypes {
 /// `[batch.., m.., n..]`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ContractionRanks {
-    /// Number of `batch` axes.
+    /// The number of `batch` axes.
     pub batch: usize,
-    /// Number of `k` axes.
+    /// The number of `k` axes.
     pub k: usize,
 }
 

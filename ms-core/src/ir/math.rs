@@ -49,7 +49,7 @@ pub enum Math {
 }
 
 impl Math {
-    /// Number of operands: one or two.
+    /// The number of operands: one or two.
     pub const fn arity(self) -> usize {
         match self {
             Self::Pow | Self::Atan2 => 2,

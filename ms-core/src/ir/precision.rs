@@ -16,7 +16,7 @@ pub enum Precision {
     /// reductions). Results are equal bit for bit, eager or compiled, on every instruction set and any number of
     /// threads.
     Strict,
-    /// As accurate as f32 arithmetic. Products and sums may be contracted to fused multiply-adds. The f32 factors of
+    /// Arithmetic as accurate as f32. Products and sums may be contracted to fused multiply-adds. The f32 factors of
     /// contractions and convolutions may be split into three bf16 components. Sums are in the fastest order whose error
     /// does not grow with the number of terms. Results do not depend on the number of threads.
     #[default]

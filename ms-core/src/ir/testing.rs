@@ -9,7 +9,7 @@ use crate::tensor::DType;
 pub enum Random<'a> {
     /// The state of the generator.
     Seed(u64),
-    /// One or more bytes for each choice; zeros after the end.
+    /// The source bytes, one or more for each choice; zeros after the end.
     Bytes(&'a [u8]),
 }
 

@@ -113,7 +113,7 @@ pub(super) struct Access {
 pub(super) enum Source {
     /// A value.
     Value(ValueIndex),
-    /// One scalar for all elements.
+    /// A scalar for all elements.
     Splat(Scalar),
 }
 

@@ -18,7 +18,7 @@ pub(super) struct GatherWalk {
 pub(super) struct Positions {
     /// Elements from one position to the next.
     pub stride: isize,
-    /// Number of positions.
+    /// The number of positions.
     pub extent: usize,
 }
 

@@ -50,7 +50,7 @@ pub(super) fn fuse(flat: &Flat, steps: Vec<Draft>, routines: &Routines) -> Vec<D
 
 struct Fusion<'a> {
     flat: &'a Flat,
-    /// By value, the last step that accesses it, before fusion.
+    /// The last step before fusion that accesses each value.
     last_use: Vec<usize>,
     is_output: FxHashSet<ValueIndex>,
     run: Run,

@@ -42,9 +42,9 @@ pub struct Walk {
 pub struct Nest {
     /// The axis of the lanes.
     pub lanes: LaneAxis,
-    /// Number of parallel loops outside the lanes.
+    /// The number of parallel loops outside the lanes.
     pub par: u8,
-    /// Number of reduced loops other than the lanes.
+    /// The number of reduced loops other than the lanes.
     pub seq: u8,
     /// The number of innermost reduced loops that iterate over one row together with the lanes.
     pub run: u8,

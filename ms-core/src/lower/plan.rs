@@ -24,8 +24,8 @@ pub struct Plan {
     pub kernels: Vec<Kernel>,
     /// Constant data of all routines.
     pub constants: Vec<Literal>,
-    /// One routine for each distinct graph. The last is the main routine, and every other one comes before its callers.
-    /// So there is no recursion, and at most one call of each is active at a time.
+    /// The routines, one for each distinct graph. The last is the main routine, and every other comes before its
+    /// callers. So there is no recursion, and at most one call of each is active at a time.
     pub routines: Vec<Routine>,
 }
 
@@ -79,16 +79,16 @@ pub struct Routine {
     pub arena_bytes: usize,
     /// The steps in execution order.
     pub steps: Vec<PlanStep>,
-    /// Which outputs may reuse the memory of donated inputs.
+    /// The outputs that may reuse the memory of donated inputs.
     pub reuse: Reuse,
 }
 
 /// The last reads of inputs and the first accesses of outputs.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Reuse {
-    /// By input, the first step from which on it is dead; none if its elements are stored elsewhere (see [`Routine`]).
+    /// The step from which on each input is dead; none if its elements are stored elsewhere (see [`Routine`]).
     pub free_from: Vec<u32>,
-    /// By output, the step that first accesses it.
+    /// The first step that accesses each output.
     pub touched_at: Vec<u32>,
     /// Pairs of an output and an input, sorted. The last reader of the input is the step that first writes to the
     /// output's memory. It reads each element before it overwrites it, or updates them in place.
@@ -182,7 +182,7 @@ pub struct Argument {
 pub struct IndexedAxis {
     /// Bytes from one position to the next.
     pub stride: i64,
-    /// Number of positions.
+    /// The number of positions.
     pub extent: usize,
 }
 
@@ -222,8 +222,8 @@ pub enum ContractionResult {
 /// A kernel that computes with the result of a contraction and writes results of the step. A device runs it on tiles of
 /// the result, in any order, as soon as these are computed. All epilogues of a contraction run on each tile, in order.
 ///
-/// Its outputs do not alias the operands of the contraction or the values that its other epilogues access. Epilogues
-/// [chained after](EpilogueLoops::Rows) it are the exception.
+/// The outputs of the kernel do not alias the operands of the contraction or the values that its other epilogues
+/// access. Epilogues [chained after](EpilogueLoops::Rows) it are the exception.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Epilogue {
     /// The kernel.
@@ -244,9 +244,9 @@ pub enum EpilogueLoops {
     /// This param, an input, is the result. The kernel reads its elements rounded or wrapped to the type of the result,
     /// as if they were in memory.
     Elements(ParamId),
-    /// Loops over the rows: one for each row axis of the result, batch and m in that order, then some of these extents
-    /// along each row. All loops are parallel. The kernel does not read the result. It reads the outputs of epilogues
-    /// before it, and in each row only the elements of that row.
+    /// Loops over the rows: one for each row axis of the result, batch and m in that order, then these extents along
+    /// each row. All loops are parallel. The kernel does not read the result. It reads the outputs of epilogues before
+    /// it, and in each row only the elements of that row.
     Rows(SmallVec<[usize; 2]>),
 }
 
@@ -299,7 +299,7 @@ pub fn image_axes(shape: &[usize]) -> SmallVec<[usize; 4]> {
     axes.filter(|&it| it != 1).collect()
 }
 
-/// One step of a [`Plan`].
+/// A step of a [`Plan`].
 #[derive(Clone, PartialEq, Debug)]
 pub enum PlanStep {
     /// A generated kernel.
@@ -313,13 +313,13 @@ pub enum PlanStep {
     Library {
         /// The op.
         op: Op,
-        /// Its attributes.
+        /// The attributes.
         attrs: Attrs,
         /// The precision of its products, if it is [made of them](crate::ops::Lowering::library_precision).
         precision: Precision,
-        /// Its operands.
+        /// The operands.
         inputs: Vec<View>,
-        /// Its results, row-major.
+        /// The results, row-major.
         outputs: Vec<View>,
         /// The number of its node in the traced graph; see [`line_of_node`](super::line_of_node).
         node: Option<u32>,
@@ -348,12 +348,12 @@ pub enum PlanStep {
     Call {
         /// The routine.
         routine: RoutineId,
-        /// Its arguments.
+        /// The arguments.
         inputs: Vec<Span>,
         /// The locations of its results.
         outputs: Vec<Span>,
     },
-    /// One of two routines, with the same types of arguments and results.
+    /// A branch to one of two routines, with the same types of arguments and results.
     Branch {
         /// The condition, a bool.
         condition: Span,

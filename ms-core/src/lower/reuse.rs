@@ -9,9 +9,9 @@ use smallvec::SmallVec;
 
 /// The steps that use a routine's values, and the values that these may overwrite.
 pub(super) struct Uses {
-    /// By value, the first step that accesses it, if there is one.
+    /// The first step that accesses each value, if there is one.
     first: Vec<Option<u32>>,
-    /// By value, the last step that accesses it, if there is one.
+    /// The last step that accesses each value, if there is one.
     last: Vec<Option<u32>>,
     /// Values, each with an input that it may overwrite: the step that writes the value is the input's last reader.
     over_inputs: Vec<(ValueIndex, u32)>,

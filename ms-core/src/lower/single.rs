@@ -12,8 +12,8 @@ use crate::ops::{Lowering, OpDef, ReduceRule, definition};
 use crate::tensor::{Array, Attr, AttrKind, Attrs, DType, Layout, Op, Type};
 use smallvec::SmallVec;
 
-/// One op in eager execution. Extents, strides and addresses are arguments of a call, so its code serves all shapes of
-/// a class.
+/// An op in eager execution. Extents, strides and addresses are arguments of a call, so its code serves all shapes of a
+/// class.
 ///
 /// `K` is the kernel of the op, or the [`KernelKey`] from which it is built.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -33,7 +33,7 @@ pub enum Step<K = Kernel> {
     Library {
         /// The op.
         op: Op,
-        /// Its attributes.
+        /// The attributes.
         attrs: Attrs,
         /// See [`PlanStep::Library`](super::PlanStep::Library).
         precision: Precision,
@@ -99,7 +99,7 @@ pub struct KernelKey {
     op: Option<Op>,
     /// The attributes that the body depends on.
     attrs: Attrs,
-    /// By axis of a generated result, whether it has one element and thus no loop.
+    /// Whether each axis of a generated result has one element and thus no loop.
     single: SmallVec<[bool; 4]>,
     lanes: LaneAxis,
     par: u8,
@@ -120,7 +120,7 @@ pub enum Source<'a> {
     Number(DType),
 }
 
-/// One op that is a kernel, on concrete operands: its key and loops.
+/// An op that is a kernel, on concrete operands: its key and loops.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// The key of its step.

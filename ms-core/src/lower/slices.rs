@@ -17,7 +17,7 @@ use smallvec::{SmallVec, smallvec};
 
 /// The locations that the results of kernels are written to.
 pub(super) struct Stores {
-    /// By value, whether it has its own memory.
+    /// Whether each value has its own memory.
     own: Vec<bool>,
     slices: FxHashMap<ValueIndex, SmallVec<[Slice; 1]>>,
 }
@@ -140,7 +140,7 @@ struct Placer<'a> {
     target: &'a Target,
     readers: FxHashMap<ValueIndex, Vec<usize>>,
     inner: FxHashMap<NodeIndex, Slice>,
-    /// By group, the groups that copy slices before it.
+    /// The groups that copy slices before each group.
     before: Vec<Vec<Group>>,
     stores: Stores,
 }

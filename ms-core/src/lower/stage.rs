@@ -11,7 +11,7 @@ use super::slices::Stores;
 use super::target::Target;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// One loop over the reduced axes.
+/// A loop over the reduced axes.
 #[derive(Debug, Default)]
 pub(super) struct Round {
     /// Members that are computed, in execution order: reductions and their dependencies.
@@ -25,9 +25,9 @@ pub(super) struct Round {
 /// The stages of a kernel: point members of level 0, loop 0, point members of level 1, ...
 #[derive(Debug, Default)]
 pub(super) struct Stages {
-    /// By level, members that run once per point.
+    /// The members that run once per point, by level.
     pub points: Vec<Vec<NodeIndex>>,
-    /// By level, the loops; one fewer than points.
+    /// The loops, by level; one fewer than points.
     pub rounds: Vec<Round>,
     /// Values that are stored only to be reloaded by a later loop.
     pub scratch: Vec<ValueIndex>,

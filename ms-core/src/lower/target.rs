@@ -52,7 +52,7 @@ pub struct Native {
 /// The cost of the body of a kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cost {
-    /// Number of instructions, including the formulas of functions that are not native.
+    /// The number of instructions, including the formulas of functions that are not native.
     pub insts: usize,
     /// Whether there are 8-byte values.
     pub is_wide: bool,
@@ -66,9 +66,9 @@ pub struct Budget {
     /// The cost of the body of a kernel that reduces 4-byte elements and accesses 8-byte ones. The latter halve the
     /// number of lanes, which in a long body costs more than another kernel.
     pub wide_cost: usize,
-    /// Number of buffers that it reads.
+    /// The number of buffers that it reads.
     pub inputs: usize,
-    /// Number of stages with loops.
+    /// The number of stages with loops.
     pub loops: u32,
     /// The maximum cost of recomputing a value of an earlier loop instead of reloading it from memory.
     pub recomputed_cost: usize,
@@ -107,9 +107,9 @@ pub struct RepeatLimits {
     /// The number of elements of the largest value. With many elements, one iteration of all of them at a time is
     /// faster, since their latencies overlap.
     pub elements: usize,
-    /// Number of carries.
+    /// The number of carries.
     pub carries: usize,
-    /// Number of nodes of the condition and the body.
+    /// The number of nodes of the condition and the body.
     pub nodes: usize,
 }
 

@@ -66,7 +66,7 @@ impl Pass for Licm {
 struct Found {
     /// Values that the remaining graph reads.
     values: Vec<ValueId>,
-    /// By node, whether it moves before the loop: it computes one of `values` or an operand of one.
+    /// Whether each node moves before the loop: it computes one of `values` or an operand of one.
     before: Vec<bool>,
 }
 

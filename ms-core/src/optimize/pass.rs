@@ -69,7 +69,7 @@ pub struct PassStatistics {
 /// The statistics of an optimisation's passes, in the order of their first run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// By pass.
+    /// The statistics of each pass.
     pub passes: Vec<PassStatistics>,
 }
 

@@ -77,7 +77,7 @@ pub struct Profile {
     pub start: Instant,
     /// The duration, including work outside of steps.
     pub time: Duration,
-    /// Number of steps that ran by the reference evaluation of their ops, which is slow, because the backend has no
+    /// The number of steps that ran by the reference evaluation of their ops, which is slow, because the backend has no
     /// code for them.
     pub by_reference: usize,
     /// The rates of the device; `None` if its backend does not measure them.

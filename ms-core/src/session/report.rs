@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// The maximal number of reports that a thread keeps. Older ones are dropped.
 const REMEMBERED: usize = 256;
 
-/// One compilation.
+/// A compilation.
 ///
 /// See the example of [`compile_report`].
 #[derive(Clone, Debug, Default)]
@@ -56,7 +56,7 @@ impl SlotReport {
     }
 }
 
-/// One stage of a compilation.
+/// A stage of a compilation.
 ///
 /// See the example of [`compile_report`].
 #[derive(Clone, Debug)]

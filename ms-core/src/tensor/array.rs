@@ -155,7 +155,7 @@ impl Array {
         self.layout.shape()
     }
 
-    /// Number of elements.
+    /// The number of elements.
     pub fn numel(&self) -> usize {
         self.layout.numel()
     }

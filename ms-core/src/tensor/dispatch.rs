@@ -25,7 +25,7 @@ use std::sync::OnceLock;
 /// ```
 pub type Outputs = SmallVec<[Tensor; 1]>;
 
-/// One application of an op.
+/// An application of an op.
 #[derive(Clone, Copy)]
 pub struct OpCall<'a> {
     /// The op.

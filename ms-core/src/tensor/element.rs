@@ -21,7 +21,7 @@ mod sealed {
 /// assert_eq!((largest::<i64>(&tensor![1, 3, 2]), f32::DTYPE.name()), (Some(3), "f32"));
 /// ```
 pub trait Element: sealed::Sealed + Copy + Send + Sync + 'static {
-    /// Its dtype.
+    /// The dtype.
     const DTYPE: DType;
 
     /// Converts the element to a scalar of its kind.
@@ -33,7 +33,7 @@ pub trait Element: sealed::Sealed + Copy + Send + Sync + 'static {
     fn from_scalar(scalar: Scalar) -> Self;
 }
 
-/// One number on the host. A scalar is weakly typed: it takes the dtype of the tensor that it is combined with.
+/// A number on the host. A scalar is weakly typed: it takes the dtype of the tensor that it is combined with.
 ///
 /// ```
 /// use ms_core::{DType, tensor, tensor::Scalar};

@@ -8,7 +8,7 @@ use crate::error::{Code, Error, Result};
 use smallvec::{SmallVec, smallvec};
 use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
-/// One part of an index expression.
+/// A part of an index expression.
 ///
 /// ```
 /// use ms_core::{tensor, tensor::Index};
@@ -18,20 +18,20 @@ use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToIncl
 /// ```
 #[derive(Clone, Debug)]
 pub enum Index {
-    /// One index, counted from the end when negative; the axis is removed.
+    /// A single index, counted from the end when negative. The axis is removed.
     At(isize),
     /// A range as in Python: bounds may be negative or open and are clamped; the axis is kept.
     Slice {
         /// The first position.
         start: Option<isize>,
-        /// One past the last position.
+        /// The position after the last one.
         stop: Option<isize>,
         /// The step, not zero; backwards when negative.
         step: isize,
     },
     /// A new axis of size one.
     NewAxis,
-    /// As many whole axes as the other parts leave; at most one per expression.
+    /// The whole axes that the other parts leave. At most one per expression.
     Ellipsis,
     /// Indices along an axis: integers, counted from the end when negative. Their axes replace it.
     Positions(Tensor),

@@ -198,7 +198,7 @@ impl fmt::Debug for Op {
     }
 }
 
-/// One attribute of a node: a host value that is part of the program.
+/// An attribute of a node: a host value that is part of the program.
 #[derive(Clone, Debug)]
 pub enum Attr {
     /// A flag.

@@ -53,7 +53,7 @@ impl Type {
         self.dtype == other.dtype && self.rank() == other.rank() && self.dims.iter().zip(&other.dims).all(fits)
     }
 
-    /// Number of dimensions.
+    /// The number of dimensions.
     pub fn rank(&self) -> usize {
         self.dims.len()
     }

@@ -16,7 +16,7 @@ use crate::trace;
 use smallvec::SmallVec;
 use std::panic::Location;
 
-/// One application of an op.
+/// An application of an op.
 pub(super) struct Pushed<'a> {
     pub op: Op,
     pub attrs: &'a Attrs,

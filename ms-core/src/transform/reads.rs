@@ -32,7 +32,7 @@ pub(super) struct Reads {
 
 impl Reads {
     /// Returns for each input of a region whether a run may read only a part of it. A gradient of the whole from every
-    /// run would cost more than the run, so such a gradient is added to its partial sum in place.
+    /// run would cost more than the run. So such a gradient is added to its partial sum in place.
     pub fn of_region(&self, region: &Arc<Graph>) -> Vec<bool> {
         let address = Arc::as_ptr(region);
         if let Some((_, known)) = self.known.borrow().get(&address) {

@@ -155,7 +155,7 @@ struct Arms {
     parts: [Differentiated; 2],
     /// The types of the positions.
     types: Vec<Type>,
-    /// By region, the position of each saved value.
+    /// The position of each region's saved values.
     places: [Vec<usize>; 2],
 }
 

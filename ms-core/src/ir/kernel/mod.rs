@@ -29,9 +29,9 @@
 //!   It passes each part its extent, advances the addresses, and adds to the base; the parts then compute the same as
 //!   the whole. Kernels that read no index have no bases, so their calls have no overhead.
 //!
-//! **Order of loops.** With [`LaneAxis::Parallel`] the lanes are an axis of the result, and the reduced loops run
-//! inside them, one after the other, outermost first. With [`LaneAxis::Reduced`] the lanes are the innermost reduced
-//! axis, inside the `seq` loops.
+//! **Order of loops.** With [`LaneAxis::Parallel`] the lanes are an axis of the result. The reduced loops run inside
+//! them, one after the other, outermost first. With [`LaneAxis::Reduced`] the lanes are the innermost reduced axis,
+//! inside the `seq` loops.
 //!
 //! **Stages** run in order for each iteration of the parallel loops (and of the lanes, if those are parallel). A
 //! [`Scope::Point`] stage runs once there. A [`Scope::Loop`] stage runs for every iteration of the reduced loops, and
@@ -141,7 +141,7 @@ pub enum Role {
 /// The stride of a buffer along the lanes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum StrideClass {
-    /// One element.
+    /// The stride of one element.
     Unit,
     /// Zero: all lanes share one element.
     Zero,
@@ -352,22 +352,22 @@ pub enum Scope {
 pub struct Stage {
     /// The number of its executions.
     pub scope: Scope,
-    /// One past its last instruction.
+    /// The index after its last instruction.
     pub end: u32,
 }
 
 /// A loop nest with its body. Kernels of equal content are interchangeable.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Kernel {
-    /// Number of parallel loops outside the lanes.
+    /// The number of parallel loops outside the lanes.
     pub par: u8,
-    /// Number of reduced loops other than the lanes.
+    /// The number of reduced loops other than the lanes.
     pub seq: u8,
     /// The axis of the lanes.
     pub lanes: LaneAxis,
     /// The tree of its float sums and products; [`ReductionOrder::Lanes`] if there are none.
     pub order: ReductionOrder,
-    /// Number of the innermost reduced loops that iterate over one row together with the lanes, if the
+    /// The number of the innermost reduced loops that iterate over one row together with the lanes, if the
     /// [order](ReductionOrder::Blocks) depends on it; zero otherwise.
     pub run: u8,
     /// The arguments.

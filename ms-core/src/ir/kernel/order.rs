@@ -10,8 +10,8 @@ use crate::tensor::DType;
 ///
 /// In every order an accumulator starts from the identity, and elements are combined with it in loop order, `a = a ⊕
 /// x`. Then `n` accumulators are combined by halves: `a[k] = a[k] ⊕ a[k + n/2]` for `k < n/2`, and so on down to one.
-/// The orders depend only on the extents of the reduced loops and the dtype of the accumulators, not on the instruction
-/// set, threads, strides or fusion.
+/// The orders depend only on the extents of the reduced loops and the dtype of the accumulators. They do not depend on
+/// the instruction set, threads, strides or fusion.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum ReductionOrder {
     /// A single level, which suits the vector registers of a CPU.
@@ -28,15 +28,15 @@ pub enum ReductionOrder {
     ///    of which the last may have fewer. Otherwise `2048 / L'` successive rows share a block, where `L'` is the
     ///    smallest power of two that is not below `L`. The accumulators of a block are combined by halves.
     /// 2. The result of block `b`, counted over all rows, goes to accumulator `b mod 32` of the second level, in order
-    ///    of the blocks; these are combined by halves.
+    ///    of the blocks. These accumulators are combined by halves.
     /// 3. With parallel lanes 64 successive iterations of the reduced loops are a block, of which the last may have
     ///    fewer. Each lane has one accumulator in a block. Then rule 2 applies.
     /// 4. Every 1,024 blocks are a group, whose second level begins afresh; the last group may have fewer. The results
     ///    of groups are combined by adjacent pairs, level by level; an odd last one is carried up.
     ///
-    /// Two kinds of reductions therefore have the same bits as with [`ReductionOrder::Lanes`]. They are rows of up to
-    /// 16 elements (8 for 8-byte dtypes) that share one block, and reductions of up to 64 iterations with parallel
-    /// lanes.
+    /// Two kinds of reductions therefore have the same bits as with [`ReductionOrder::Lanes`]. The first are rows of up
+    /// to 16 elements (8 for 8-byte dtypes) that share one block. The second are reductions of up to 64 iterations with
+    /// parallel lanes.
     ///
     /// The parameters suit a warp whose threads have four adjacent accumulators each. They need one load of 16 bytes
     /// per iteration, and combine by halves mostly with shuffles. The second level has as many accumulators as a thread
@@ -45,24 +45,24 @@ pub enum ReductionOrder {
 }
 
 impl ReductionOrder {
-    /// Number of accumulators of the second level of [`ReductionOrder::Blocks`].
+    /// The number of accumulators of the second level of [`ReductionOrder::Blocks`].
     pub const PARTIALS: usize = 32;
 
-    /// Number of blocks of a group, in [`ReductionOrder::Blocks`].
+    /// The number of blocks of a group, in [`ReductionOrder::Blocks`].
     pub const GROUP: usize = 1024;
 
-    /// Number of levels of pairs of groups. The results of the last level are added one after the other, from 2^19
+    /// The number of levels of pairs of groups. The results of the last level are added one after the other, from 2^19
     /// groups on.
     pub const LEVELS: usize = 20;
 
-    /// Number of elements of a block of a long row, in [`ReductionOrder::Blocks`].
+    /// The number of elements of a block of a long row, in [`ReductionOrder::Blocks`].
     pub const ROW_BLOCK: usize = 2048;
 
-    /// Number of iterations of a block with parallel lanes, in [`ReductionOrder::Blocks`].
+    /// The number of iterations of a block with parallel lanes, in [`ReductionOrder::Blocks`].
     pub const COLUMN_BLOCK: usize = 64;
 
-    /// Returns the [`Kernel::run`] of a kernel in which `run` reduced loops and the lanes are one row; zero if the
-    /// order does not depend on it.
+    /// Returns the [`Kernel::run`] of a kernel in which `run` reduced loops and the lanes are one row. Returns zero if
+    /// the order does not depend on it.
     pub const fn run(self, run: u8) -> u8 {
         match self {
             Self::Lanes => 0,

@@ -35,9 +35,9 @@
 //! float    = with a point or an exponent, or inf, -inf, nan, nan:0x (its bits)
 //! ```
 //!
-//! An input that is not written as a number has a [name](Graph::input_name): the name of an argument, or a parameter's
-//! path in the cell of the graph. Names of other values are arbitrary and are not stored; [`parse`] numbers values in
-//! the order of their definition. A value without a name is printed with the number of its
+//! An input that is not written as a number has a [name](Graph::input_name). This is the name of an argument, or a
+//! parameter's path in the cell of the graph. Names of other values are arbitrary and are not stored; [`parse`] numbers
+//! values in the order of their definition. A value without a name is printed with the number of its
 //! [`ValueId`](crate::ir::ValueId). Floats are written with enough digits to read the same bits.
 
 mod lex;

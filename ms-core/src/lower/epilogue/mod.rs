@@ -129,10 +129,10 @@ impl ResultAxes {
 struct Search<'a> {
     flat: &'a Flat,
     groups: &'a Groups,
-    /// By value, whether it has its own memory.
+    /// Whether each value has its own memory.
     stored: Vec<bool>,
     target: &'a Target,
-    /// By group, whether it is an epilogue.
+    /// Whether each group is an epilogue.
     taken: Vec<bool>,
 }
 

@@ -1,8 +1,8 @@
 //! Chains epilogues: attaches groups that read the outputs of other epilogues row by row.
 //!
-//! One thread writes all elements of a row. A kernel that reads columns other than the one that it computes, such as
-//! adjacent slices of each row, can run on the same thread. This needs tiles with whole rows, and a kernel that reads
-//! no other rows. Its values are equal to those of the same kernel in a separate step.
+//! A single thread writes all elements of a row. A kernel that reads columns other than the one that it computes, such
+//! as adjacent slices of each row, can run on the same thread. This needs tiles with whole rows, and a kernel that
+//! reads no other rows. Its values are equal to those of the same kernel in a separate step.
 
 use super::{Epilogue, Found, Read, Search, fits};
 use crate::ir::{Contraction, Precision};

@@ -16,9 +16,9 @@ const DEEPEST: usize = 16;
 #[derive(Clone)]
 pub(super) struct Bordered {
     regions: SmallVec<[Arc<Graph>; 1]>,
-    /// By input of the regions, whether it is channels-last.
+    /// Whether each input of the regions is channels-last.
     inputs: Vec<bool>,
-    /// By result of the node, whether it is channels-last.
+    /// Whether each result of the node is channels-last.
     results: Vec<bool>,
 }
 
@@ -195,7 +195,7 @@ impl Ordering<'_> {
 /// A region whose inputs have another layout.
 struct Region {
     graph: Graph,
-    /// By output, its channels-last value, if there is one.
+    /// The channels-last value of each output, if there is one.
     last: Vec<Option<ValueId>>,
 }
 

@@ -10,7 +10,7 @@ pub struct Wrt {
     targets: Vec<Target>,
 }
 
-/// One target of a derivative.
+/// A target of a derivative.
 pub(in crate::session) enum Target {
     /// A tensor of an argument.
     Tensor(Tensor),

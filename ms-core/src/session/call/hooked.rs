@@ -16,7 +16,7 @@ pub(super) struct Hooked {
     given: Vec<Tensor>,
     /// The tensors that replace those of the arguments in the body.
     inputs: Vec<Tensor>,
-    /// By tensor, whether it has been substituted.
+    /// Whether each tensor has been substituted.
     entered: Vec<bool>,
 }
 

@@ -20,7 +20,7 @@ pub(super) struct Lent<'a, 'p> {
 pub(super) struct LentTensors {
     /// The tensors in order; `None` for those lent to a run.
     kept: SmallVec<[Option<Tensor>; 8]>,
-    /// By tensor, its position among the arguments.
+    /// The position of each tensor among the arguments.
     arguments: SmallVec<[usize; 8]>,
     /// Whether results replace the tensors.
     replaced: bool,

@@ -17,7 +17,7 @@ type Sizes = SmallVec<[usize; 2]>;
 /// The symbols of a graph, and its instances at constant sizes so far.
 pub struct Sized {
     symbols: Vec<Symbol>,
-    /// Other dimensions of inputs that contain symbols: input, axis, and dimension.
+    /// The other dimensions of inputs that contain symbols: input, axis, and dimension.
     others: Vec<(usize, usize, Dim)>,
     ready: Lru<Sizes, AtSizes, READY_BYTES>,
 }

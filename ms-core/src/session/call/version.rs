@@ -81,7 +81,7 @@ pub(super) struct Version {
     pub(super) compiled: Arc<Compiled>,
     backward_slots: Option<BackwardSlots>,
     inputs: Box<[InputRun]>,
-    /// By input, the donation terms: a state if the version writes its slot.
+    /// The donation terms of each input: a state if the version writes its slot.
     donations: Box<[Donation]>,
     captured: Vec<Tensor>,
     /// The inputs that are states of generators, which follow the other inputs to their device.
@@ -259,9 +259,7 @@ impl Version {
     /// Runs the version like [`Version::run`], with donated arguments. Results overwrite tensors that are `lent`, which
     /// are returned if the run fails.
     ///
-    /// # Errors
-    /// See [`Version::run`].
-    /// As for [`Version::run`].
+    /// # Errors See [`Version::run`].
     #[track_caller]
     pub fn run_donating<T: Tree + 'static>(
         &self,

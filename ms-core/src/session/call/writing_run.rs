@@ -14,7 +14,7 @@ type LentInputs<'a> = (&'a mut LentTensors, SmallVec<[(usize, usize); 8]>);
 /// A run that writes slots. Results may reuse the memory of the old values, which nothing else reads meanwhile.
 pub(super) struct WritingRun<'a> {
     writes: &'a [Parameter],
-    /// By slot, its taken value and the input that holds it, if it was taken.
+    /// The taken value of each slot and the input that holds it, if it was taken.
     taken: Vec<Option<(TakenSlot<'a>, usize)>>,
     /// The inputs so far.
     pub inputs: Vec<Array>,

@@ -137,9 +137,9 @@ impl Operands {
 
 /// A parameter with a separate value for each lane.
 enum Slot {
-    /// One slot that contains all values along an axis.
+    /// A slot that contains all values along an axis.
     Along(Parameter, isize),
-    /// One slot per lane. The first represents all of them in the function.
+    /// A slot per lane. The first represents all of them in the function.
     Stack(Vec<Parameter>),
 }
 

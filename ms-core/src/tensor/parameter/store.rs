@@ -10,7 +10,7 @@ use std::thread::LocalKey;
 
 /// The value of a slot: one for the process, or one for each thread.
 pub(super) enum Store {
-    /// One value that all threads share.
+    /// A value that all threads share.
     Shared {
         held: RwLock<Held>,
         /// Held by the run of a compiled function that writes the slot.

@@ -50,7 +50,7 @@ struct Traced {
     condition: Tensor,
     phase: Phase,
     first: Option<Suspended>,
-    /// By arm, whether it leaves the enclosing loop.
+    /// Whether each arm leaves the enclosing loop.
     left: [bool; 2],
     /// Whether it guards code that a jump skips, rather than being the user's `if`.
     skips: bool,

@@ -3,7 +3,7 @@
 //!
 //! A probe takes a shared borrow that ends immediately, so it does not affect later uses of the value. Method lookup
 //! resolves it by the depth of references (autoref specialisation). So types that implement none of the traits need no
-//! bound: implement none of the traits need no bound:
+//! bound:
 //!
 //! ```text
 //! region.uses("`w`", (&&&&Probe(&w)).hands());    w is moved or passed on: `f(w)`
@@ -24,7 +24,7 @@ pub enum Reach {
     Nothing,
     /// The target of a `&mut` in it. Contains the type.
     Hands(&'static str),
-    /// Its content, through shared references. Contains the type.
+    /// The value's content, through shared references. Contains the type.
     Shares(&'static str),
     /// The captures of a closure in it. Contains the names.
     Captures(&'static str),

@@ -1,6 +1,6 @@
 //! Traces calls of cells, and of functions marked `#[no_inline]`, into separate graphs, and shares equal graphs.
 //!
-//! A cell marked `#[lazy_inline]` promises that its graph depends only on its type, its host values, the types of its
+//! A cell marked `#[lazy_inline]` promises what its graph depends on: its type, its host values, the types of its
 //! tensors and parameters, and their aliasing. It is traced once for each such [`Pattern`]. Further calls use that
 //! graph. Any other cell is traced at every call, since it may depend on more than the pattern. Its graph is then
 //! compared with the existing ones.

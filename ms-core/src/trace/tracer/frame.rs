@@ -23,7 +23,7 @@ pub(super) struct State {
     pub backward_reads: Vec<Parameter>,
 }
 
-/// One graph under construction.
+/// A graph under construction.
 pub(super) struct Frame {
     pub serial: u32,
     /// Whether it is an arm, or a part of a loop. Clones that are created in it belong to it.

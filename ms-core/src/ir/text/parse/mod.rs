@@ -22,7 +22,6 @@ const DEEPEST: u32 = 1000;
 /// Parses a graph in the text form (see [`text`](crate::ir::text)).
 ///
 /// Values of the graph are defined before they are used. The verifier checks whether its ops accept their operands.
-/// checked by the verifier.
 ///
 /// # Errors
 /// [`Code::Parse`](crate::Code::Parse) with line, column, and what was expected.

@@ -30,9 +30,9 @@ pub struct Derivative {
 /// through step functions.
 #[derive(Default)]
 pub struct Hiding {
-    /// By input, the step function that hides it from the results with a cotangent.
+    /// The step function that hides each input from the results with a cotangent.
     pub of_seeds: Vec<Option<transform::Step>>,
-    /// By input, the step function that hides it from the other results.
+    /// The step function that hides each input from the other results.
     pub of_others: Vec<Option<transform::Step>>,
 }
 
@@ -51,7 +51,7 @@ impl Hiding {
 pub struct Partial {
     /// The graph that takes the inputs and these cotangents, and returns the gradients.
     pub compiled: Arc<Compiled>,
-    /// By input, whether a gradient reaches it. The gradient of any other input is zero.
+    /// Whether a gradient reaches each input. The gradient of any other input is zero.
     pub reached: Vec<bool>,
 }
 
