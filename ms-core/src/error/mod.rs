@@ -148,7 +148,7 @@ impl fmt::Display for Code {
 
 /// An error as data.
 ///
-/// It is one pointer wide, so that `Result<Tensor>` stays small.
+/// An error is one pointer wide, so that `Result<Tensor>` stays small.
 ///
 /// ```
 /// use ms_core::{Code, Error};
