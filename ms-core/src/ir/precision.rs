@@ -21,12 +21,12 @@ pub enum Precision {
     /// does not grow with the number of terms. Results do not depend on the number of threads.
     #[default]
     Highest,
-    /// Like [`Highest`](Self::Highest), but contractions and convolutions of f32 may multiply operands of about 16 bits
-    /// of significand. These are the three largest component products of a bf16 split, or tf32. Targets without a
-    /// matrix engine for that compute as for `Highest`.
+    /// The rules of [`Highest`](Self::Highest), but contractions and convolutions of f32 may multiply operands of about
+    /// 16 bits of significand. These are the three largest component products of a bf16 split, or tf32. Targets without
+    /// a matrix engine for that compute as for `Highest`.
     High,
-    /// Like [`Highest`](Self::Highest), but contractions and convolutions of f32 may multiply operands rounded to bf16.
-    /// Sums are in f32. Targets without a matrix engine for that compute as for `Highest`.
+    /// The rules of [`Highest`](Self::Highest), but contractions and convolutions of f32 may multiply operands rounded
+    /// to bf16. Sums are in f32. Targets without a matrix engine for that compute as for `Highest`.
     Medium,
 }
 

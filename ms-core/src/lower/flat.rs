@@ -22,7 +22,7 @@ pub(super) type CheckIndex = usize;
 #[derive(Default)]
 pub(super) struct Flat {
     pub values: Vec<FlatValue>,
-    /// In execution order.
+    /// The nodes in execution order.
     pub nodes: Vec<FlatNode>,
     /// The value of each output; outputs are distinct values, none of which is an input or a constant.
     pub outputs: Vec<ValueIndex>,

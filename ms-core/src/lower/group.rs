@@ -32,7 +32,7 @@ pub(super) struct Group {
     /// The contraction or library op that this kernel is an epilogue of. Only this kernel, and kernels next to it in
     /// the list, read its result.
     pub op: Option<NodeIndex>,
-    /// For an epilogue over [rows](super::plan::EpilogueLoops::Rows) of the result, the number of row axes. They are
+    /// The number of row axes, for an epilogue over [rows](super::plan::EpilogueLoops::Rows) of the result. They are
     /// the first axes of the kernel.
     pub rows: Option<usize>,
 }
@@ -47,13 +47,13 @@ impl Group {
 /// The groups of a graph.
 #[derive(Debug)]
 pub(super) struct Groups {
-    /// In an order in which they can be executed.
+    /// The groups, in an order in which they can be executed.
     pub list: Vec<Group>,
     /// The group of each node; `None` for one that computes nothing.
     pub of: Vec<Option<usize>>,
-    /// For each node, the number of reduced loops of its kernel that come before its result.
+    /// The number of reduced loops of each node's kernel that come before its result.
     pub levels: Vec<u32>,
-    /// For each node in a kernel, the [cost](weigh) of its body.
+    /// The [cost](weigh) of the body of each node in a kernel.
     pub costs: Vec<Cost>,
 }
 

@@ -113,7 +113,7 @@ impl Reuse {
         self.in_place[first..].iter().take_while(move |it| it.0 == output).map(|it| it.1 as usize)
     }
 
-    /// Like [`Reuse::allows`], for an input that a failing run must not change: the output is written only when no
+    /// Returns [`Reuse::allows`] for an input that a failing run must not change: the output is written only when no
     /// later step can fail.
     pub fn allows_state(&self, output: usize, input: usize) -> bool {
         self.touched_at.get(output).is_some_and(|&at| at >= self.fallible) && self.allows(output, input)
@@ -304,7 +304,7 @@ pub fn image_axes(shape: &[usize]) -> SmallVec<[usize; 4]> {
 pub enum PlanStep {
     /// A generated kernel.
     Kernel(KernelCall),
-    /// At least two independent kernels: none accesses a value that another one writes. A device runs them in any order
+    /// Two or more independent kernels: none accesses a value that another one writes. A device runs them in any order
     /// or concurrently.
     Kernels(Vec<KernelCall>),
     /// A contraction.

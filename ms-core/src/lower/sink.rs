@@ -112,7 +112,7 @@ pub(super) struct Steps {
     shape: Shape,
     /// The first element, by axis of the array.
     start: Strides,
-    /// For each axis of the view the axis of the array, and the step along it.
+    /// The axis of the array for each axis of the view, and the step along it.
     axes: SmallVec<[(usize, isize); 4]>,
 }
 

@@ -106,7 +106,7 @@ struct Slim {
     carried: usize,
     /// The remaining inputs that are carries or elements.
     fixed: Vec<usize>,
-    /// For each graph, the outputs that remain.
+    /// The outputs of each graph that remain.
     outputs: Vec<Vec<usize>>,
     /// The results that remain, by position.
     results: Vec<usize>,

@@ -70,7 +70,7 @@ enum Source {
 /// A factor of the product of an iteration.
 struct Factor {
     source: Source,
-    /// For each axis of the factor, the corresponding axis of an element.
+    /// The axis of an element that corresponds to each axis of the factor.
     axes: SmallVec<[usize; 4]>,
 }
 

@@ -20,7 +20,7 @@ pub(super) fn added_inside(wrt: &[usize], types: &[Type], reads: &[bool], in_ord
     inside
 }
 
-/// For each region, by address, whether each input is read in part. The entry keeps the region alive, so that its
+/// Whether each input of a region, by its address, is read in part. The entry keeps the region alive, so that its
 /// address is not reused.
 type Known = RefCell<FxHashMap<*const Graph, (Arc<Graph>, Vec<bool>)>>;
 

@@ -278,7 +278,7 @@ pub(super) struct Wanted {
     pub inputs: Vec<bool>,
     /// Results that may have gradients.
     pub outputs: Vec<bool>,
-    /// For results that are stacks: their length, if it is known.
+    /// The lengths of results that are stacks, if they are known.
     pub lengths: Vec<Option<Length>>,
 }
 

@@ -4,7 +4,7 @@ use crate::ir::{Inst, Kernel, Role};
 use crate::lower::Argument;
 use smallvec::SmallVec;
 
-/// If a kernel only copies elements, returns the params of each source and destination. Both have equal strides.
+/// Returns the params of each source and destination of a kernel that only copies elements. Both have equal strides.
 pub(super) fn copied(kernel: &Kernel, args: &[Argument]) -> Option<SmallVec<[[usize; 2]; 1]>> {
     if !kernel.is_copy() {
         return None;

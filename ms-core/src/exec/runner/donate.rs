@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 pub(super) struct Donors {
     /// Inputs by size. Inputs of equal size are in the order of their last uses in the plan.
     order: Vec<u32>,
-    /// For each distinct size, the range of its inputs in `order`.
+    /// The range in `order` of the inputs of each distinct size.
     lengths: SmallVec<[(u32, u32); 4]>,
     /// The index of each input's size.
     inputs: Vec<u32>,

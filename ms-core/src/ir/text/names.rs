@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// The inputs of one graph as text.
 pub(crate) struct InputNames<'a> {
     names: &'a [Option<Arc<str>>],
-    /// For each input, the number of inputs before it with the same name; empty if all names differ.
+    /// The number of inputs before each input with the same name; empty if all names differ.
     numbers: Vec<u32>,
 }
 

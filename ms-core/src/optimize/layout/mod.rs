@@ -29,7 +29,7 @@ pub struct Images {
 /// library runs the others.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Contracted {
-    /// None.
+    /// No convolutions.
     #[default]
     None,
     /// Forward convolutions in one group whose windows [are patches](ConvGeometry::has_patches).

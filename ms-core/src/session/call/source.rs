@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 pub(in crate::session) struct Source {
     origin: Origin,
     graph: OnceCell<Graph>,
-    /// For a graph with symbols, the graph optimised for all sizes, by pass context.
+    /// The graph optimised for all sizes, by pass context, if it has symbols.
     optimized: Mutex<Vec<(PassContext, Arc<Graph>)>>,
-    /// For a graph with symbols, whether one expansion is valid for all sizes. For a graph at constant sizes, whether
+    /// Whether one expansion is valid for all sizes, for a graph with symbols. For a graph at constant sizes, whether
     /// it is derived from that expansion.
     decided: OnceLock<bool>,
     /// The time that creating the graph took.
