@@ -30,8 +30,8 @@ pub(super) fn weigh(flat: &Flat, node: &FlatNode, target: &Target) -> Cost {
     Cost { insts: (cost.insts - values.len()).max(1), ..cost }
 }
 
-/// Returns the cost of a gather. If adjacent elements have the same position, the position is computed outside the
-/// lanes; otherwise lanes are read one by one.
+/// Returns the cost of a gather. If adjacent elements have the same index, it is computed outside the lanes; otherwise
+/// lanes are read one by one.
 fn gather_cost(flat: &Flat, node: &FlatNode) -> Cost {
     let index = &node.inputs[1].layout;
     let last = (0..index.rank()).rfind(|&axis| index.shape()[axis] != 1);

@@ -211,8 +211,9 @@ impl Domain {
         true
     }
 
-    /// Returns how many adjacent elements a kernel over this domain writes at a time to a result with these strides. A
-    /// result with one element for all lanes counts as a single run. Returns `None` if the lanes are not adjacent.
+    /// Returns how many adjacent elements a kernel over this domain writes at a time to a result with these strides. If
+    /// the result has one element for all lanes, that is all of its elements. Returns `None` if the lanes are not
+    /// adjacent.
     pub fn run(&self, part: Part, strides: &[isize]) -> Option<usize> {
         let lanes = reduction_lanes(&self.axes);
         if part == Part::Kept && lanes == LaneAxis::Reduced {

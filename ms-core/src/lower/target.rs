@@ -63,8 +63,8 @@ pub struct Cost {
 pub struct Budget {
     /// The cost of its body.
     pub cost: usize,
-    /// The cost of the body of a kernel that reduces 4-byte elements and accesses 8-byte ones. The latter halve the
-    /// number of lanes, which in a long body costs more than another kernel.
+    /// The cost of the body of a kernel that reduces 4-byte elements and accesses 8-byte ones. The 8-byte elements
+    /// halve the number of lanes, which in a long body costs more than another kernel.
     pub wide_cost: usize,
     /// The number of buffers that it reads.
     pub inputs: usize,

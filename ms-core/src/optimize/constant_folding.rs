@@ -125,7 +125,8 @@ fn constant(rewriter: &mut Rewriter<'_>, literal: Literal, old: &Node, ty: &Type
 /// Returns whether the reference evaluation of an op, which is independent of kernels, is bit-identical to its kernel.
 ///
 /// This holds if nothing is rounded, or if the whole body is one correctly rounded instruction. The reference computes
-/// the latter in f64. This is wide enough that rounding the sum, product, quotient or root a second time is innocuous.
+/// such an instruction in f64. This is wide enough that rounding the sum, product, quotient or root a second time is
+/// innocuous.
 fn is_exact(def: &OpDef, attrs: &Attrs, operands: &[DType], result: DType) -> bool {
     match &def.lowering {
         Lowering::View(_) | Lowering::Slices(_) => true,

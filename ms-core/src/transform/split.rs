@@ -1,5 +1,5 @@
-//! Splits a graph that computes results and gradients into the forward part and the backward part. The latter runs when
-//! the gradients of the results are available.
+//! Splits a graph that computes results and gradients into the forward part and the backward part. The backward part
+//! runs when the gradients of the results are available.
 
 use super::emit::is_stack;
 use crate::ir::{Def, Graph, Inst, KernelBuilder, LaneAxis, Node, NodeId, Scope, Val, ValueId};

@@ -124,7 +124,7 @@ impl PureSlot {
         if !fit || *entry.build.identity == *self.build.identity().as_bytes() {
             return fit.then_some(entry);
         }
-        // Either another build with the same notes, or another copy of this build. For the latter, the entry is stored
+        // Either another build with the same notes, or another copy of this build. For a copy, the entry is stored
         // again.
         let same = *entry.build.content == *self.build.content()?.as_bytes();
         same.then(|| {

@@ -67,8 +67,8 @@ impl State {
         self.behind.alias(tensor, alias);
     }
 
-    /// Records a dependence through step functions: of the results without a slot, if the op is not recorded, or of all
-    /// results.
+    /// Records which results of an op depend on watched values through step functions. If `is_step`, the op itself is
+    /// one to its results without a slot; all results inherit such dependences from its operands.
     fn hide(&mut self, call: &OpCall<'_>, results: &[Tensor], slots: &[Option<Slot>], is_step: bool) {
         let hidden = self.behind.among(call.inputs.iter().copied());
         let slots: SmallVec<[Slot; 2]> = slots.iter().flatten().copied().filter(|_| is_step).collect();
