@@ -26,7 +26,7 @@ impl<T> Variable<T> {
     /// Returns the value.
     ///
     /// # Panics
-    /// Raises [`Code::Environment`] if this variable, or another one, has an invalid value.
+    /// Raises [`Code::Environment`] if this variable, or another, has an invalid value.
     pub fn value(&self) -> Option<T> {
         check().or_raise();
         self.read().or_raise()

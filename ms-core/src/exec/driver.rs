@@ -94,7 +94,7 @@ pub unsafe trait Driver: Send + Sync {
     /// Issues kernels that a device may run in any order or concurrently.
     ///
     /// # Safety
-    /// The conditions of [`Driver::launch`] hold for each kernel, and no kernel accesses elements that another one
+    /// The conditions of [`Driver::launch`] hold for each kernel, and no kernel accesses elements that another
     /// writes.
     ///
     /// # Errors
@@ -147,7 +147,7 @@ pub unsafe trait Driver: Send + Sync {
     /// Any other kernel is by rows. It has one loop for each axis of the result but the last one, followed by other
     /// loops, and all are parallel.
     ///
-    /// No kernel accesses elements that another one writes. The exception is a kernel by rows that runs after the
+    /// No kernel accesses elements that another writes. The exception is a kernel by rows that runs after the
     /// writer. It may access them at the same indices along the axes of the result.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use std::panic::Location;
 /// Values that replace the results of a node.
 pub type Values = SmallVec<[ValueId; 1]>;
 
-/// Builds a graph from another one, whose nodes are visited in order. Each is kept, replaced by values, or removed.
+/// Builds a graph from a source graph, whose nodes are visited in order. Each is kept, replaced by values, or removed.
 /// Nothing is copied before the first node that is not kept.
 ///
 /// Rules see operands in [`Rewriter::graph`], with earlier replacements applied.

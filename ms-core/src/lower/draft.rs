@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 /// A step whose buffers have no memory yet.
 pub(super) enum Draft {
     Kernel(Box<Emitted>),
-    /// Independent kernels: none accesses a value that another one writes.
+    /// Independent kernels: none accesses a value that another writes.
     Kernels(Vec<Emitted>),
     /// A contraction with its epilogues, which compute with its result.
     Contraction(NodeIndex, Vec<Emitted>),

@@ -304,7 +304,7 @@ pub fn image_axes(shape: &[usize]) -> SmallVec<[usize; 4]> {
 pub enum PlanStep {
     /// A generated kernel.
     Kernel(KernelCall),
-    /// Two or more independent kernels: none accesses a value that another one writes. A device runs them in any order
+    /// Two or more independent kernels: none accesses a value that another writes. A device runs them in any order
     /// or concurrently.
     Kernels(Vec<KernelCall>),
     /// A contraction.
@@ -315,7 +315,7 @@ pub enum PlanStep {
         op: Op,
         /// The attributes.
         attrs: Attrs,
-        /// The precision of its products, if it is [made of them](crate::ops::Lowering::library_precision).
+        /// The precision of the op's products, if it [consists of them](crate::ops::Lowering::library_precision).
         precision: Precision,
         /// The operands.
         inputs: Vec<View>,
@@ -327,7 +327,7 @@ pub enum PlanStep {
         /// result, all parallel.
         ///
         /// A device may run them on any tiles of the result, in any order, as soon as these are computed. On each tile
-        /// they run in this order. Their outputs do not alias the operands or the values that another one accesses, but
+        /// they run in this order. Their outputs do not alias the operands or the values that another accesses, but
         /// may overwrite the result.
         epilogues: Vec<KernelCall>,
     },
@@ -452,7 +452,7 @@ pub struct Carry {
     pub next: NextCarry,
 }
 
-/// The source of a carry's next value. At most one carry takes the value of another one.
+/// The source of a carry's next value. At most one carry takes the value of another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NextCarry {
     /// The routine computes it.

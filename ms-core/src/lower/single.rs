@@ -253,7 +253,7 @@ pub fn prepare_copy(layout: &Layout, dtype: DType) -> Call {
     prepare_write(layout, &Layout::contiguous(layout.shape()), dtype)
 }
 
-/// Prepares the call that copies a view to another one of the same shape, whose elements do not overlap.
+/// Prepares the call that copies a view to another view of the same shape without overlapping elements.
 pub fn prepare_write(layout: &Layout, to: &Layout, dtype: DType) -> Call {
     let operands = [(layout, dtype), (to, dtype)];
     let nest = Nest::elementwise(layout.shape(), &operands);

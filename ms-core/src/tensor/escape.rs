@@ -103,8 +103,8 @@ pub fn left_behind(what: &str, tensor: &Tensor) -> Error {
     Error::new(Code::Escaped, message).with_operands([tensor.ty().to_string()]).help(help)
 }
 
-/// Returns the error of using a traced value here. Its trace is complete, or is another one, or is under construction
-/// on another thread.
+/// Returns the error of using a traced value here. Its trace is complete, is not this one, or is under construction on
+/// another thread.
 pub fn escaped(traced: &Traced) -> Error {
     let thread = LIVE.lock().unwrap_or_else(PoisonError::into_inner).get(&traced.trace).copied();
     let error = if thread.is_some_and(|it| it != thread::current().id()) {

@@ -52,7 +52,7 @@ pub trait Nth<const I: usize>: Arguments {
 
 /// [`Arguments`] to which another argument can be appended.
 pub trait Followed<S: 'static>: Arguments {
-    /// The arguments with another one appended.
+    /// The arguments with one more appended.
     type Longer: Arguments;
 
     /// Splits off the appended argument.

@@ -66,7 +66,7 @@ impl<'a> Checker<'a> {
         self.check_reach(arg.buffer, arg.offset as i128, steps.chain(axis), param.dtype.size())
     }
 
-    /// Checks that a step has several independent kernels: none has a buffer that overlaps a buffer that another one
+    /// Checks that a step has several independent kernels: none has a buffer that overlaps a buffer that another
     /// writes.
     pub fn check_apart(&self, calls: &[KernelCall]) -> Result<()> {
         if calls.len() < 2 {
@@ -168,7 +168,7 @@ impl Memory {
         (bytes > 0).then(|| Self { which, start, end: start.saturating_add(bytes) })
     }
 
-    /// Returns whether all of this range precedes another one.
+    /// Returns whether all of this range precedes another.
     fn is_before(&self, other: &Self) -> bool {
         (self.which, self.end) <= (other.which, other.start)
     }

@@ -252,7 +252,7 @@ impl<'r, D: Driver> Run<'_, 'r, D> {
                     let calls: SmallVec<[EpilogueCall<'_, D::Kernel>; 2]> =
                         epilogues.iter().map(|it| it.call(self.words)).collect();
                     // SAFETY: the loader checked that the epilogues fit the contraction and stay within their buffers.
-                    // Lowered epilogues write no operands, and access elements that another one writes at the same rows
+                    // Lowered epilogues write no operands, and access elements that another writes at the same rows
                     // only.
                     unsafe { driver.contract_with(&mut self.commands, contraction, operands, &calls) }
                         .map_err(|it| it.of_memory(Missing::Product))?;
@@ -265,7 +265,7 @@ impl<'r, D: Driver> Run<'_, 'r, D> {
                         epilogues.iter().map(|it| it.call(self.words)).collect();
                     // SAFETY: the loader checked that all views stay within their buffers. Lowering guarantees that
                     // operands and results fit the op, and that its epilogues write neither operands nor elements that
-                    // another one accesses.
+                    // another accesses.
                     unsafe { driver.library_with(&mut self.commands, call, &from, &to, &calls)? }
                 }
                 Step::Check { check, of, copy } => {

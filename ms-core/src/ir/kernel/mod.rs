@@ -428,7 +428,7 @@ impl Kernel {
         self.insts.iter().any(|it| matches!(it, Inst::Index(_)))
     }
 
-    /// Returns whether the kernel only copies elements: it stores what it loads.
+    /// Returns whether the kernel only copies elements: it stores the values that it loads.
     pub fn is_copy(&self) -> bool {
         self.insts.iter().all(|it| matches!(it, Inst::Load(_) | Inst::Store(..)))
     }

@@ -18,7 +18,7 @@ pub struct BackwardSlots {
     pub reads: Vec<Parameter>,
 }
 
-/// Checks that no backward function reads a parameter that another one writes. Only a function that also writes it
+/// Checks that no backward function reads a parameter that another writes. Only a function that also writes it
 /// reads the current value.
 ///
 /// # Errors

@@ -120,7 +120,7 @@ impl Frame {
 }
 
 impl State {
-    /// Records an error with the active calls, unless it follows from another one. If a reference that may write is
+    /// Records an error with the active calls, unless it follows from another. If a reference that may write is
     /// passed on, the written tensors leak out of a region.
     pub fn record(&mut self, error: Error) {
         let is_cause = |it: &Error| matches!(it.code(), Code::HandedOn | Code::SharedChange);
