@@ -1,4 +1,4 @@
-//! The canonical encoding of graphs: equal bytes for graphs that are equal node by node.
+//! Encodes graphs canonically: graphs that are equal node by node have equal bytes.
 
 use super::graph::{Def, Graph, Node, NodeId, ValueId};
 use crate::data::{Attr, DType, Dim, Op, Type};
@@ -10,22 +10,23 @@ use std::sync::Arc;
 /// Incremented when the encoding changes, so that keys of different encodings never collide.
 const SCHEMA: u8 = 1;
 
-/// The canonical encoding of a graph, which is hashed into keys.
+/// Returns the canonical encoding of a graph, which is hashed into keys.
 ///
-/// It is the same in every process and on every platform. Two graphs have the same encoding
-/// exactly if they have inputs of the same types and compute their outputs by the same
-/// ops on the same attributes, operands and regions. It does not depend on names of graphs and
-/// inputs, locations, the numbering of values, the order of independent nodes, dead nodes, or
-/// whether equal regions are shared. Nodes without results have effects, and are not dead. Nor are nodes of symbolic
-/// sizes, which can be refused at the sizes of a call, whether their results are read or not.
+/// The encoding does not depend on the process or the platform. Two graphs have equal encodings exactly if their inputs
+/// have equal types, and equal ops, attributes, operands and regions compute their outputs. The encoding ignores names
+/// of graphs and inputs, locations and the numbering of values. It also ignores the order of independent nodes, dead
+/// nodes, and the sharing of equal regions.
+///
+/// Nodes without results have effects and are live. Nodes of symbolic sizes are live too, because they may fail at the
+/// sizes of a call, whether their results are used or not.
 ///
 /// ```text
 /// bytes = schema graph-count graph*            each graph once, after those it holds
 /// graph = length type* node* value*            inputs, nodes, outputs; lists begin with their length
 /// node  = op attr* graph-index* value* type*
 /// ```
-/// The number of a custom op is the first one of these, and its name and the hash of its source follow it.
-/// Numbers are unsigned LEB128; values count inputs first, then results in order.
+/// A custom op is encoded as the first custom number, followed by its name and the hash of its source. Numbers are
+/// unsigned LEB128. Values are numbered with inputs first, then results in order.
 pub fn canonical_bytes(graph: &Graph) -> Vec<u8> {
     let mut bodies = Bodies::default();
     let mut open = vec![Frame::new(graph)];
@@ -48,17 +49,17 @@ pub fn canonical_bytes(graph: &Graph) -> Vec<u8> {
     out
 }
 
-/// The canonical encoding of a graph with its regions by address: those of two graphs are equal
-/// exactly if the graphs are equal and share their regions. Not valid in another process.
+/// Returns the canonical encoding of a graph with its regions by address. Two such encodings are equal exactly if the
+/// graphs are equal and share their regions. Not valid in another process.
 pub fn shallow_bytes(graph: &Graph) -> Vec<u8> {
     encode(graph, &canonical_order(graph), |region| Arc::as_ptr(region) as usize)
 }
 
-/// A graph on the stack of the traversal, which is written after its regions.
+/// A graph on the traversal stack. It is written after its regions.
 struct Frame<'a> {
     graph: &'a Graph,
     order: Vec<NodeId>,
-    /// Regions that are still to be visited, the next one last.
+    /// Regions still to visit, the next one last.
     regions: Vec<&'a Arc<Graph>>,
 }
 
@@ -129,7 +130,7 @@ fn write_node(out: &mut Vec<u8>, graph: &Graph, node: &Node, numbers: &[u32], re
     write_types(out, graph, &node.outputs);
 }
 
-/// Writes what names an op in every process.
+/// Writes the process-independent identity of an op.
 fn write_op(out: &mut Vec<u8>, op: Op) {
     match op.custom_source() {
         None => write_count(out, usize::from(op.number())),
@@ -141,8 +142,8 @@ fn write_op(out: &mut Vec<u8>, op: Op) {
     }
 }
 
-/// The live nodes in post-order. The roots are nodes without results, then outputs, then nodes of symbolic sizes. Only
-/// the order of the last kind of roots depends on more than the edges of the graph.
+/// Returns the live nodes in post-order. The roots are nodes without results, then outputs, then nodes of symbolic
+/// sizes. Only the order of the last kind depends on more than the edges of the graph.
 fn canonical_order(graph: &Graph) -> Vec<NodeId> {
     let producer = |id: ValueId| match graph.value(id).def {
         Def::Input(_) => None,
@@ -176,7 +177,7 @@ fn canonical_order(graph: &Graph) -> Vec<NodeId> {
     order
 }
 
-/// Whether the sizes of a call decide if a node is refused.
+/// Returns whether a node may fail depending on the sizes of a call.
 fn is_symbolic(graph: &Graph, node: &Node) -> bool {
     node.attrs.is_symbolic() || node.inputs.iter().chain(&node.outputs).any(|&id| graph.ty(id).is_symbolic())
 }
@@ -211,8 +212,8 @@ fn write_type(out: &mut Vec<u8>, ty: &Type) {
     ty.dims.iter().for_each(|&dim| write_dim(out, dim));
 }
 
-/// Writes a size. A symbolic one is written as text after `usize::MAX`, which no constant size
-/// reaches, as the numbers of symbols differ between processes.
+/// Writes a size. A symbolic one is written as text after `usize::MAX`, which no constant size reaches, because the
+/// numbers of symbols differ between processes.
 fn write_dim(out: &mut Vec<u8>, dim: Dim) {
     match dim.as_const() {
         Some(size) => write_count(out, size),
@@ -285,7 +286,7 @@ mod tests {
         canonical_bytes(&parse(text, &random_ops).expect(text))
     }
 
-    /// Graphs of one group have the same encoding, and those of different groups different ones.
+    /// Graphs of one group have equal encodings, and graphs of different groups have different ones.
     #[test]
     fn bytes_are_equal_where_graphs_are() {
         let groups: [&[&str]; 12] = [
@@ -294,7 +295,7 @@ mod tests {
                 // Names of inputs.
                 "graph @f(%x: f32[], %fc1.weight: f32[]) -> (f32[]) {
                    %2 = plain %x, %fc1.weight : f32[] return %2 }",
-                // Another name, other ids, a dead node at the beginning and one at the end.
+                // A different name, different ids, a dead node at the beginning and one at the end.
                 "graph @g(%9: f32[], %a: f32[]) -> (f32[]) {
                    %d = plain %a : f32[3] %2 = plain %9, %a : f32[] %e = plain %2 : f32[] return %2 }",
             ],
@@ -317,7 +318,7 @@ mod tests {
                 "graph @a() -> () { return } graph @f() -> () { plain @a @a : () return }",
                 "graph @a() -> () { return } graph @b() -> () { return } graph @f() -> () { plain @b @a : () return }",
             ],
-            // Calls decide whether a node of symbolic sizes is refused, also one that nobody reads.
+            // The sizes of a call decide whether a node of symbolic sizes fails, even if its result is unused.
             &["graph @f(%0: f32[n]) -> (f32[n]) { return %0 }"],
             &["graph @f(%0: f32[n]) -> (f32[n]) { %1 = plain %0 : f32[n] return %0 }"],
             &["graph @f(%0: f32[n]) -> (f32[n]) { %1 = plain %0 : f32[4] return %0 }"],
@@ -346,7 +347,7 @@ mod tests {
         assert!(seen.len() > 150, "most random graphs differ");
     }
 
-    /// The exact bytes: they are part of stored keys, so a change of them is a change of [`SCHEMA`].
+    /// The exact bytes are part of stored keys, so a change requires a new [`SCHEMA`].
     #[test]
     fn bytes_of_a_small_graph() {
         let text = "graph @f(%0: f32[300]) -> (bool[]) { %1 = one {value = \"é\"} : i64[] %2 = plain %0, %1 : bool[] return %2 }";

@@ -1,4 +1,4 @@
-//! Contractions: the one description of sums of products.
+//! Defines contractions, the single description of sums of products.
 
 use super::Precision;
 use crate::data::{DType, Layout};
@@ -6,12 +6,12 @@ use crate::error::{Code, Error, Result};
 use smallvec::SmallVec;
 use std::fmt::{self, Display, Formatter};
 
-/// `out[b, m, n] = Σₖ a[b, m, k] b[b, k, n]`, where each of the four letters stands for any number of axes: a
-/// product of matrices has one `m`, one `n` and one `k`, and a stack of them has a `b`.
+/// A generalised matrix product `out[b, m, n] = Σₖ a[b, m, k] b[b, k, n]`, where each of the four letters stands for
+/// any number of axes. A matrix product has one `m`, one `n` and one `k`, and a batched one also has a `b`.
 ///
-/// It has element types, sizes and strides, and no addresses. Elements of the operands are converted to the
-/// accumulator's type as they are read, which is exact; sums are rounded, or wrapped, once, to that of the result.
-/// Terms of floats are added in the order of the `k` axes, row-major, in [strict](Precision::Strict) precision.
+/// A contraction has element types, sizes and strides, and no addresses. Elements of the operands are converted exactly
+/// to the accumulator type as they are read. Sums are rounded, or wrapped, once, to the type of the result. In
+/// [strict](Precision::Strict) precision, float terms are added in row-major order of the `k` axes.
 ///
 /// ```
 /// use ms_core::ir::{Contraction, ContractionTypes, Precision};
@@ -26,7 +26,7 @@ use std::fmt::{self, Display, Formatter};
 pub struct Contraction {
     /// Element types.
     pub types: ContractionTypes,
-    /// Determines the order in which terms of floats are added, and how they may be multiplied.
+    /// The precision: determines the order in which float terms are added, and how they may be multiplied.
     pub precision: Precision,
     /// Axes of both operands and of the result.
     pub batch: ContractionAxes,
@@ -34,7 +34,7 @@ pub struct Contraction {
     pub m: ContractionAxes,
     /// Axes of `b` and of the result.
     pub n: ContractionAxes,
-    /// Axes of both operands, over which is summed.
+    /// Reduction dimensions: axes of both operands that are summed over.
     pub k: ContractionAxes,
 }
 
@@ -44,54 +44,54 @@ pub type ContractionAxes = SmallVec<[ContractionAxis; 2]>;
 /// The element types of a contraction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ContractionTypes {
-    /// That of the left operand.
+    /// The element type of the left operand.
     pub a: DType,
-    /// That of the right operand.
+    /// The element type of the right operand.
     pub b: DType,
-    /// That of terms and sums: the [compute dtype](DType::compute) of the others.
+    /// The type of terms and sums: the [compute dtype](DType::compute) of the others.
     pub accumulator: DType,
-    /// That of the result.
+    /// The element type of the result.
     pub out: DType,
 }
 
-/// One axis of a contraction.
+/// An axis of a contraction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ContractionAxis {
-    /// Its size.
+    /// The size.
     pub size: usize,
-    /// Strides of `a`, `b` and the result in elements; zero for one that does not have it.
+    /// Strides of `a`, `b` and the result in elements; zero for a value without this axis.
     pub strides: [isize; 3],
 }
 
 impl ContractionTypes {
-    /// Operands and a result of one type.
+    /// Creates the types of a contraction with operands and result of one type.
     pub fn of(dtype: DType) -> Self {
         Self { a: dtype, b: dtype, accumulator: dtype.compute(), out: dtype }
     }
 
-    /// Those of `a`, `b` and the result.
+    /// Returns the types of `a`, `b` and the result.
     pub fn all(self) -> [DType; 3] {
         [self.a, self.b, self.out]
     }
 
-    /// Returns whether operands convert to accumulators exactly, and these to the result.
+    /// Returns whether operands convert to accumulators exactly, and accumulators to the result.
     pub fn is_valid(self) -> bool {
         self.all().into_iter().all(|it| it.compute() == self.accumulator)
     }
 }
 
-/// How many axes of the operands of a contraction are of which kind: `a` is `[batch.., m.., k..]`, `b` is
-/// `[batch.., k.., n..]`, and the result `[batch.., m.., n..]`.
+/// The number of axes of each kind: `a` is `[batch.., m.., k..]`, `b` is `[batch.., k.., n..]`, and the result
+/// `[batch.., m.., n..]`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ContractionRanks {
-    /// Number of `batch` axes.
+    /// The number of `batch` axes.
     pub batch: usize,
-    /// Number of `k` axes.
+    /// The number of `k` axes.
     pub k: usize,
 }
 
 impl Contraction {
-    /// The contraction of operands of these layouts, whose axes are in the order of [`ContractionRanks`]. Axes of
+    /// Creates the contraction of operands of these layouts, with axes in the order of [`ContractionRanks`]. Axes of
     /// one kind that are adjacent and contiguous in all layouts that have them are merged.
     ///
     /// # Errors
@@ -135,11 +135,11 @@ impl Contraction {
         })
     }
 
-    /// The products of matrices `a` `[.., m, k]` and `b` `[.., k, n]` in `out` `[.., m, n]`, whose leading axes are
-    /// equal.
+    /// Creates the product of matrices `a` `[.., m, k]` and `b` `[.., k, n]` into `out` `[.., m, n]`. The leading axes
+    /// are equal.
     ///
     /// # Errors
-    /// As for [`Contraction::new`].
+    /// See [`Contraction::new`].
     pub fn of_matrices(
         types: ContractionTypes,
         precision: Precision,
@@ -151,18 +151,18 @@ impl Contraction {
         Self::new(types, precision, ranks, [a, b, out])
     }
 
-    /// The number of elements along all axes of one kind.
+    /// Returns the number of elements along all axes of one kind.
     pub fn size(axes: &[ContractionAxis]) -> usize {
         axes.iter().map(|it| it.size).product()
     }
 
-    /// The axes of the operands, 0 or 1, or of the result, 2, outermost first.
+    /// Returns the axes of an operand (0 or 1) or of the result (2), outermost first.
     pub fn axes_of(&self, operand: usize) -> impl Iterator<Item = &ContractionAxis> {
         let [first, second] = [[&self.m, &self.k], [&self.k, &self.n], [&self.m, &self.n]][operand];
         self.batch.iter().chain(first).chain(second)
     }
 
-    /// Returns whether element types fit, axes have strides in the values that have them only, and the number of
+    /// Returns whether element types fit, axes have strides only in the values that have them, and the number of
     /// multiply-adds does not overflow.
     pub fn is_sound(&self) -> bool {
         let Self { types, batch, m, n, k, .. } = self;
@@ -177,7 +177,7 @@ impl Contraction {
     }
 }
 
-/// The axes of these sizes without those of size one; adjacent ones that are contiguous in all values are one.
+/// Drops axes of size one and merges adjacent axes that are contiguous in all values.
 fn merged(sizes: &[usize], strides: &dyn Fn(usize) -> [isize; 3]) -> ContractionAxes {
     let mut axes = ContractionAxes::new();
     for (at, &size) in sizes.iter().enumerate().filter(|it| *it.1 != 1) {
@@ -193,8 +193,8 @@ fn merged(sizes: &[usize], strides: &dyn Fn(usize) -> [isize; 3]) -> Contraction
 }
 
 impl Display for Contraction {
-    /// The types of operands, accumulator and result, the precision, then each axis: its kind, its size, and the
-    /// strides of the values that have it, in the order `a`, `b`, result.
+    /// Writes the types of operands, accumulator and result, the precision, then each axis. An axis has its kind, its
+    /// size, and the strides of the values that have it, in the order `a`, `b`, result.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let ContractionTypes { a, b, accumulator, out } = self.types;
         write!(f, "{a} {b} -> {accumulator}")?;
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn several_axes_of_each_kind() {
-        // "abij,abjk->..." with heads apart: [batch, time, heads, width] read as [batch, heads, time, width].
+        // "abij,abjk->..." with separate heads: [batch, time, heads, width] read as [batch, heads, time, width].
         let heads = of(&[2, 7, 3, 4]).permute(&[0, 2, 1, 3]);
         let ranks = ContractionRanks { batch: 2, k: 1 };
         let types = ContractionTypes::of(DType::F32);
@@ -252,7 +252,7 @@ mod tests {
         let it = it.expect("the shapes fit");
         assert!(it.is_sound());
         assert_eq!((it.batch.len(), it.m.len(), it.k.len()), (2, 1, 1));
-        // Sums over two axes that are apart in one operand.
+        // Sums over two axes that are not adjacent in one operand.
         let ranks = ContractionRanks { batch: 0, k: 2 };
         let a = of(&[5, 3, 4]);
         let b = of(&[4, 3, 6]).permute(&[1, 0, 2]);

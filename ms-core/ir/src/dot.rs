@@ -1,4 +1,4 @@
-//! Graphs for Graphviz.
+//! Prints graphs for Graphviz.
 
 use super::graph::{Def, Graph, Node, NodeId, ValueId};
 use super::text::{ValueNames, write_attr};
@@ -6,8 +6,8 @@ use super::walk::subgraphs;
 use rustc_hash::FxHashMap;
 use std::fmt::{self, Write};
 
-/// The graph in Graphviz's language: values are edges, every distinct region is a cluster, and
-/// dashed edges lead to it from the nodes that hold it.
+/// Formats the graph in Graphviz's language. Values are edges, and every distinct region is a cluster. Dashed edges
+/// lead to it from the nodes that contain it.
 pub fn to_dot(graph: &Graph) -> String {
     let mut out = String::new();
     write_dot(graph, &mut out).expect("a string takes any text");
@@ -56,7 +56,7 @@ fn node_name(graph: usize, id: NodeId) -> String {
     format!("g{graph}_n{}", id.0)
 }
 
-/// The op, and a line for each attribute.
+/// Returns the op, and a line for each attribute.
 fn node_label(node: &Node) -> Result<String, fmt::Error> {
     let mut label = node.op.name().to_string();
     for (name, attr) in node.op.0.attrs.iter().map(|it| it.name).zip(node.attrs.as_slice()) {
@@ -79,7 +79,7 @@ fn edge(f: &mut String, i: usize, graph: &Graph, names: &ValueNames<'_>, id: Val
     writeln!(f, "    {from} -> {to} [label = {}]", quoted(&format!("{}: {}", names.show(id), graph.ty(id))))
 }
 
-/// A quoted string of Graphviz with left-justified lines.
+/// Quotes a string for Graphviz, with left-justified lines.
 fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for it in text.chars() {

@@ -1,9 +1,8 @@
-//! Environment variables: their valid values, parsed in one place.
+//! Parses environment variables and checks their values in one place.
 //!
 //! A variable is a `static` of the module that it configures, declared by
-//! [`environment_variables!`](crate::environment_variables). One that is unset or empty has no
-//! value. The first use of any of them, and of the backend, checks all of them: invalid values are
-//! reported there, in one error.
+//! [`environment_variables!`](crate::environment_variables). A variable that is unset or empty has no value. The first
+//! use of any variable, and of the backend, checks all of them and reports invalid values in one error.
 
 use crate::error::{Code, Error, OrRaise, Result};
 use std::ffi::{OsStr, OsString};
@@ -11,7 +10,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::OnceLock;
 
-/// A variable of the environment.
+/// An environment variable.
 pub struct Variable<T> {
     name: &'static str,
     parse: fn(&OsStr) -> Option<T>,
@@ -19,15 +18,15 @@ pub struct Variable<T> {
 }
 
 impl<T> Variable<T> {
-    /// A variable whose values `parse` parses, and `allowed` lists in errors.
+    /// Creates a variable with values that `parse` parses and `allowed` lists in errors.
     pub const fn new(name: &'static str, parse: fn(&OsStr) -> Option<T>, allowed: fn() -> String) -> Self {
         Self { name, parse, allowed }
     }
 
-    /// Its value.
+    /// Returns the value.
     ///
     /// # Panics
-    /// Raises [`Code::Environment`] if this variable, or another one, has an invalid value.
+    /// Raises [`Code::Environment`] if this variable, or another, has an invalid value.
     pub fn value(&self) -> Option<T> {
         check().or_raise();
         self.read().or_raise()
@@ -37,7 +36,7 @@ impl<T> Variable<T> {
         self.of(std::env::var_os(self.name))
     }
 
-    /// Its value for this text.
+    /// Parses the value in this text.
     fn of(&self, text: Option<OsString>) -> Result<Option<T>> {
         let Some(text) = text.filter(|it| !it.is_empty()) else { return Ok(None) };
         match (self.parse)(&text) {
@@ -52,14 +51,14 @@ impl<T> Variable<T> {
 }
 
 impl Variable<bool> {
-    /// A variable that turns something on or off.
+    /// Creates a variable that turns something on or off.
     pub const fn switch(name: &'static str) -> Self {
         Self::new(name, yes_or_no, || "1, true, yes or on, or else 0, false, no or off".to_owned())
     }
 }
 
 impl Variable<PathBuf> {
-    /// A variable that names a file or a directory.
+    /// Creates a variable that names a file or a directory.
     pub const fn path(name: &'static str) -> Self {
         Self::new(name, |it| Some(PathBuf::from(it)), || "any path".to_owned())
     }
@@ -73,7 +72,7 @@ fn yes_or_no(text: &OsStr) -> Option<bool> {
     }
 }
 
-/// A number, ignoring surrounding whitespace.
+/// Parses a number, ignoring surrounding whitespace.
 pub fn number<T: FromStr>(text: &OsStr) -> Option<T> {
     text.to_str()?.trim().parse().ok()
 }
@@ -87,7 +86,7 @@ inventory::collect!(Declared);
 /// A variable of any type.
 #[doc(hidden)]
 pub trait Check {
-    /// Whether its value is valid.
+    /// Checks that the value is valid.
     ///
     /// # Errors
     /// [`Code::Environment`] if it is not.
@@ -100,7 +99,7 @@ impl<T> Check for Variable<T> {
     }
 }
 
-/// Whether all variables that the library and the backend read are valid. They are checked once.
+/// Checks all variables that the library and the backend read, once.
 ///
 /// # Errors
 /// [`Code::Environment`] with all invalid values.
@@ -122,7 +121,7 @@ pub fn check() -> Result<()> {
     CHECKED.get_or_init(all).clone()
 }
 
-/// Declares variables of the environment that are looked at with all others.
+/// Declares environment variables that are checked with all others.
 ///
 /// ```
 /// use ms_core::environment::{Variable, number};

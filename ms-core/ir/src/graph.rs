@@ -1,19 +1,19 @@
-//! Graphs: typed SSA nodes in an arena.
+//! Defines graphs: typed SSA nodes in an arena.
 
 use crate::data::{Attrs, Op, Type};
 use smallvec::SmallVec;
 use std::panic::Location;
 use std::sync::Arc;
 
-/// A node of a [`Graph`]; nodes are numbered in an order in which they can run.
+/// A node of a [`Graph`]. Nodes are numbered in an order in which they can run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NodeId(pub u32);
 
-/// A value of a [`Graph`]: one of its inputs, or a result of a node.
+/// A value of a [`Graph`]: an input, or a result of a node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ValueId(pub u32);
 
-/// What defines a value.
+/// The definition of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Def {
     /// The graph's input at this position.
@@ -27,7 +27,7 @@ pub enum Def {
 pub struct ValueData {
     /// Dtype and dimensions.
     pub ty: Type,
-    /// Its definition.
+    /// The definition.
     pub def: Def,
 }
 
@@ -36,24 +36,23 @@ pub struct ValueData {
 pub struct Node {
     /// The op.
     pub op: Op,
-    /// Its attributes.
+    /// The attributes.
     pub attrs: Attrs,
-    /// Sub-graphs of control flow, calls and transforms; they refer to nothing but their inputs.
+    /// Sub-graphs of control flow, calls and transforms, which refer only to their inputs.
     pub regions: SmallVec<[Arc<Graph>; 1]>,
     /// Operands.
     pub inputs: SmallVec<[ValueId; 3]>,
     /// Results.
     pub outputs: SmallVec<[ValueId; 1]>,
-    /// The user's line; not part of the graph's identity.
+    /// The user's source location; not part of the graph's identity.
     pub location: Option<&'static Location<'static>>,
-    /// The function of the library that the user called there, if it is another one than the op; not part of the
-    /// graph's identity.
+    /// The library function that the user called there, if it differs from the op; not part of the graph's identity.
     pub called: Option<&'static str>,
 }
 
 impl Clone for Node {
     fn clone(&self) -> Self {
-        // Copies of all elements at once; cloning a small vector copies one element at a time.
+        // Copies all elements at once; cloning a small vector copies one element at a time.
         Self {
             op: self.op,
             attrs: self.attrs.clone(),
@@ -75,20 +74,20 @@ pub struct Graph {
     nodes: Vec<Node>,
     values: Vec<ValueData>,
     inputs: Vec<ValueId>,
-    /// The names of the inputs, shared by graphs that are derived from each other; shorter than
-    /// `inputs` if the last inputs have no names.
+    /// The names of the inputs, shared by graphs derived from each other. Shorter than `inputs` if the last inputs are
+    /// unnamed.
     names: Option<Arc<Vec<Option<Arc<str>>>>>,
     outputs: Vec<ValueId>,
 }
 
 impl Graph {
-    /// A graph without inputs, nodes and outputs.
+    /// Creates a graph without inputs, nodes and outputs.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
     }
 
-    /// A graph from stored arenas, whose inputs have no names. The arenas are unchecked until
-    /// [`verify_structure`](crate::verify_structure) accepts the graph.
+    /// Creates a graph from stored arenas, with unnamed inputs. The arenas are unchecked until
+    /// [`verify_structure`](crate::ir::verify_structure) accepts the graph.
     pub fn from_parts(
         name: impl Into<String>,
         nodes: Vec<Node>,
@@ -99,34 +98,34 @@ impl Graph {
         Self { name: name.into(), nodes, values, inputs, names: None, outputs }
     }
 
-    /// An empty graph with the name of `other` and capacity for its nodes and values.
+    /// Creates an empty graph with the name of `other` and capacity for its nodes and values.
     pub fn with_capacity_of(other: &Graph) -> Self {
         let (nodes, values) = (Vec::with_capacity(other.nodes.len()), Vec::with_capacity(other.values.len()));
         Self { name: other.name.clone(), nodes, values, ..Self::default() }
     }
 
-    /// The name in dumps and reports; not part of the graph's identity.
+    /// Returns the name in dumps and reports; not part of the graph's identity.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The inputs.
+    /// Returns the inputs.
     pub fn inputs(&self) -> &[ValueId] {
         &self.inputs
     }
 
-    /// The name of the input at a position, in dumps; not part of the graph's identity, and not
+    /// Returns the name of the input at a position, for dumps. It is not part of the graph's identity, and not
     /// necessarily unique.
     pub fn input_name(&self, at: usize) -> Option<&Arc<str>> {
         self.input_names().get(at)?.as_ref()
     }
 
-    /// The names of the inputs, in order; fewer than inputs if the last ones have no names.
+    /// Returns the names of the inputs, in order; fewer than inputs if the last ones are unnamed.
     pub fn input_names(&self) -> &[Option<Arc<str>>] {
         self.names.as_deref().map_or(&[], Vec::as_slice)
     }
 
-    /// The name of a value; `None` for results of nodes.
+    /// Returns the name of a value; `None` for results of nodes.
     pub fn value_name(&self, id: ValueId) -> Option<&Arc<str>> {
         match self.values.get(id.0 as usize)?.def {
             Def::Input(at) => self.input_name(at as usize),
@@ -134,47 +133,47 @@ impl Graph {
         }
     }
 
-    /// The outputs.
+    /// Returns the outputs.
     pub fn outputs(&self) -> &[ValueId] {
         &self.outputs
     }
 
-    /// All nodes with their ids, in topological order.
+    /// Returns all nodes with their ids, in topological order.
     pub fn nodes(&self) -> impl DoubleEndedIterator<Item = (NodeId, &Node)> + ExactSizeIterator {
         self.nodes.iter().enumerate().map(|(i, node)| (NodeId(i as u32), node))
     }
 
-    /// The number of nodes, without those of regions.
+    /// Returns the number of nodes, without those of regions.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Returns whether there is no node.
+    /// Returns whether there are no nodes.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// The number of values; ids are below it.
+    /// Returns the number of values. All ids are below it.
     pub fn value_count(&self) -> usize {
         self.values.len()
     }
 
-    /// A node.
+    /// Returns a node.
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.0 as usize]
     }
 
-    /// The type and the definition of a value.
+    /// Returns the type and the definition of a value.
     pub fn value(&self, id: ValueId) -> &ValueData {
         &self.values[id.0 as usize]
     }
 
-    /// The type of a value.
+    /// Returns the type of a value.
     pub fn ty(&self, id: ValueId) -> &Type {
         &self.value(id).ty
     }
 
-    /// The node that defines a value; `None` for an input.
+    /// Returns the node that defines a value; `None` for an input.
     pub fn producer(&self, id: ValueId) -> Option<&Node> {
         match self.value(id).def {
             Def::Input(_) => None,
@@ -190,7 +189,7 @@ impl Graph {
         id
     }
 
-    /// Adds an input of the type and the name of one of `from`.
+    /// Adds an input with the type and the name of an input of `from`.
     pub fn add_input_like(&mut self, from: &Graph, input: ValueId) -> ValueId {
         let at = self.inputs.len();
         let id = self.add_input(from.ty(input).clone());
@@ -221,7 +220,7 @@ impl Graph {
         at.into_iter().zip(from.input_names()).for_each(|(at, name)| self.name_input(at, name.clone()));
     }
 
-    /// Adds a node whose results have the given types, and sets its `outputs`.
+    /// Adds a node with results of the given types, and sets its `outputs`.
     pub fn add_node(&mut self, mut node: Node, types: impl IntoIterator<Item = Type>) -> NodeId {
         let id = NodeId(self.nodes.len() as u32);
         node.outputs.clear();
@@ -244,7 +243,7 @@ impl Graph {
         body.outputs.iter().map(|id| map[id.0 as usize]).collect()
     }
 
-    /// [`Graph::inline`], where the nodes are attributed to a line.
+    /// Inlines like [`Graph::inline`], and attributes the nodes to a source location.
     pub fn inline_at(
         &mut self,
         body: &Graph,
@@ -257,8 +256,8 @@ impl Graph {
         outputs
     }
 
-    /// Adds a copy of a node of `from`, whose operands `map` maps to values of this graph, and adds
-    /// its results to `map`.
+    /// Adds a copy of a node of `from`. `map` maps its operands to values of this graph; its results are added to
+    /// `map`.
     pub fn inline_node(&mut self, from: &Graph, node: &Node, map: &mut [ValueId]) {
         let types = node.outputs.iter().map(|&it| from.ty(it).clone());
         let mut copy = node.clone();
@@ -281,7 +280,7 @@ impl Graph {
         self.outputs = outputs.into_iter().collect();
     }
 
-    /// Permutes the inputs: position `i` becomes the one that was at `order[i]`.
+    /// Permutes the inputs: position `i` becomes the input that was at `order[i]`.
     pub fn reorder_inputs(&mut self, order: &[usize]) {
         self.inputs = order.iter().map(|&at| self.inputs[at]).collect();
         if self.names.is_some() {
@@ -305,7 +304,7 @@ impl Graph {
 }
 
 impl Node {
-    /// A node without regions, whose results are set by [`Graph::add_node`].
+    /// Creates a node without regions. [`Graph::add_node`] sets its results.
     pub fn new(op: Op, attrs: Attrs, inputs: impl IntoIterator<Item = ValueId>) -> Self {
         Self {
             op,

@@ -1,4 +1,4 @@
-//! Graphs as a self-contained HTML page.
+//! Renders graphs as a self-contained HTML page.
 
 use super::graph::{Def, Graph, ValueId};
 use super::text::{ValueNames, write_attr};
@@ -7,11 +7,11 @@ use rustc_hash::FxHashMap;
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
-/// The page; its one `{{graphs}}` is replaced by the graphs as JSON.
+/// The page. Its single `{{graphs}}` is replaced by the graphs as JSON.
 const PAGE: &str = include_str!("graph.html");
 
-/// A page that shows the graph and every distinct graph in it, with panning, zooming, and search
-/// for ops, attributes, types and values. It loads no other resource.
+/// Renders a page that shows the graph and every distinct graph in it, with panning, zooming, and search for ops,
+/// attributes, types and values. It loads no other resource.
 pub fn to_html(graph: &Graph) -> String {
     let mut data = String::new();
     write_graphs(graph, &mut data).expect("a string takes any text");
@@ -43,7 +43,7 @@ struct Item {
     detail: String,
     kind: &'static str,
     regions: Vec<usize>,
-    /// The boxes of its operands, with the labels of the edges.
+    /// The boxes of the operands, with the labels of the edges.
     from: Vec<(usize, ValueId)>,
 }
 
@@ -128,22 +128,21 @@ fn items(
     Ok(items)
 }
 
-/// The distances between boxes in a line, between lines, and between layers.
+/// The distances between boxes in a row, between rows, and between layers.
 const GAP: f64 = 20.0;
 const LINE: f64 = 54.0;
 const LAYER: f64 = 84.0;
 
-/// The maximum width of a line of boxes; a wider layer has several lines.
+/// The maximum width of a row of boxes; a wider layer has several rows.
 const LONGEST: f64 = 1500.0;
 
-/// The positions of boxes: below those of their operands, near the middle of them.
+/// Computes the positions of boxes: below the boxes of their operands, near the middle of them.
 fn places(items: &[Item]) -> Vec<(f64, f64)> {
     let mut layers = vec![0usize; items.len()];
     for (i, item) in items.iter().enumerate() {
         layers[i] = item.from.iter().map(|&(from, _)| layers[from] + 1).max().unwrap_or(0);
     }
-    // Inputs, constants and what is computed from one of them alone go directly above their first
-    // use.
+    // Inputs, constants, and values computed from only one of them go directly above their first use.
     let mut alone = vec![false; items.len()];
     for (i, item) in items.iter().enumerate().filter(|it| it.1.kind != "output") {
         alone[i] = item.from.len() <= 1 && item.from.iter().all(|&(from, _)| alone[from]);
@@ -161,7 +160,7 @@ fn places(items: &[Item]) -> Vec<(f64, f64)> {
     let mut places = vec![(0.0, 0.0); items.len()];
     let mut y = 0.0;
     for row in &mut rows {
-        // Below its operands; without operands, beside the other operands of its first use.
+        // Below its operands, or, without operands, beside the other operands of its first use.
         let wanted = |i: usize| {
             let near = |i: usize| items[i].from.iter().filter(|it| !alone[it.0]).map(|it| it.0);
             let from: Vec<usize> = match (alone[i], first_uses[i]) {
@@ -189,7 +188,7 @@ fn places(items: &[Item]) -> Vec<(f64, f64)> {
     places
 }
 
-/// For each box, its first use.
+/// Returns the first use of each box.
 fn first_uses(items: &[Item]) -> Vec<Option<usize>> {
     let mut uses = vec![None; items.len()];
     for (i, item) in items.iter().enumerate() {
@@ -198,7 +197,7 @@ fn first_uses(items: &[Item]) -> Vec<Option<usize>> {
     uses
 }
 
-/// Breaks a row of boxes into lines.
+/// Breaks a row of boxes into shorter ones.
 fn lines<'a>(items: &[Item], row: &'a [usize]) -> Vec<&'a [usize]> {
     let all: f64 = row.iter().map(|&i| width(&items[i]) + GAP).sum();
     let longest = all / (all / LONGEST).ceil().max(1.0);
@@ -213,13 +212,13 @@ fn lines<'a>(items: &[Item], row: &'a [usize]) -> Vec<&'a [usize]> {
     lines
 }
 
-/// The width of a box: characters are 7 wide, those of types 6.
+/// Returns the width of a box: characters of the label are 7 wide, characters of types 6.
 fn width(item: &Item) -> f64 {
     let letters = |it: &str, wide: usize| it.chars().count() * wide;
     (letters(&item.label, 7).max(letters(&item.types, 6)) + 20).max(48) as f64
 }
 
-/// A JSON string that is valid inside a script element.
+/// Formats a JSON string that is valid inside a script element.
 struct Text<'a>(&'a str);
 
 impl fmt::Display for Text<'_> {

@@ -1,7 +1,7 @@
-//! The transcendental functions of kernels.
+//! Defines the transcendental functions of kernels.
 
-/// A function of one or two floats (f32 or f64). Lowering expands those that a target has no
-/// instruction or routine for to basic instructions.
+/// A function of one or two floats (f32 or f64). Lowering expands functions without a native instruction or routine to
+/// basic instructions.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Math {
     /// `1 / sqrt(x)`.
@@ -49,7 +49,7 @@ pub enum Math {
 }
 
 impl Math {
-    /// Number of operands: one or two.
+    /// The number of operands: one or two.
     pub const fn arity(self) -> usize {
         match self {
             Self::Pow | Self::Atan2 => 2,

@@ -1,4 +1,4 @@
-//! Graphs that are the same whenever they are built, by what determines them.
+//! Memoises graphs by the data that determines them.
 
 use super::Graph;
 use crate::error::Result;
@@ -21,10 +21,10 @@ impl<K> Default for Memo<K> {
 }
 
 impl<K: Eq + Hash> Memo<K> {
-    /// The graph of a key, which `build` builds if it is not cached. `build` may use the table itself.
+    /// Returns the graph of a key, and calls `build` if it is not cached. `build` may use the table itself.
     ///
     /// # Errors
-    /// Those of `build`.
+    /// The errors of `build`.
     pub fn get_or_build(&self, key: K, build: impl FnOnce(&K) -> Result<Graph>) -> Result<Rc<Graph>> {
         if let Some(known) = self.0.borrow().get(&key) {
             return Ok(known.clone());

@@ -1,5 +1,5 @@
-//! Random graphs for tests, of every structure that the type allows, without semantics; and random
-//! mutations of text.
+//! Generates random graphs for tests, of every structure that the type allows, without semantics, and random mutations
+//! of text.
 
 use super::testing::Random;
 use super::{Graph, Node, ValueId};
@@ -23,7 +23,7 @@ pub(crate) fn random_ops(name: &str) -> Option<Op> {
     OPS.iter().find(|it| it.name == name).map(Op)
 }
 
-/// A graph with regions, some of them shared, down to `depth` levels.
+/// Generates a graph with regions, some of them shared, down to `depth` levels.
 pub(crate) fn random_graph(random: &mut Random<'_>, depth: usize) -> Graph {
     let regions: Vec<_> = match depth {
         0 => Vec::new(),
@@ -116,7 +116,7 @@ fn random_literal(random: &mut Random<'_>) -> Literal {
     Literal::from_bytes(&shape, dtype, bytes).expect("the bytes fill the shape")
 }
 
-/// Mutates a text at a few positions: a part is removed or repeated, or one of `pieces` inserted.
+/// Mutates a text at a few positions: removes or repeats a range, or inserts one of `pieces`.
 pub(crate) fn mutate(random: &mut Random<'_>, text: &mut String, pieces: &[&str]) {
     for _ in 0..=random.below(3) {
         let position = |random: &mut Random<'_>, text: &str| {

@@ -1,4 +1,4 @@
-//! Rewriting a graph in one pass, with copy on write.
+//! Rewrites a graph in one pass, with copy on write.
 
 use super::graph::{Graph, Node, NodeId, ValueId};
 use crate::data::Type;
@@ -9,21 +9,21 @@ use std::panic::Location;
 /// Values that replace the results of a node.
 pub type Values = SmallVec<[ValueId; 1]>;
 
-/// Builds a graph from another one, whose nodes are visited in order: each is kept, replaced by
-/// values, or removed. Nothing is copied before the first node that is not kept.
+/// Builds a graph from a source graph, whose nodes are visited in order. Each is kept, replaced by values, or removed.
+/// Nothing is copied before the first node that is not kept.
 ///
 /// Rules see operands in [`Rewriter::graph`], with earlier replacements applied.
 pub struct Rewriter<'g> {
     from: &'g Graph,
     to: Option<Graph>,
-    /// From values of `from` to values of `to`; empty while there is no `to`.
+    /// Maps values of `from` to values of `to`; empty while there is no `to`.
     map: Vec<ValueId>,
     /// The current node of `from`.
     at: u32,
 }
 
-/// Applies a rule to every node in order, which returns the values that replace its results, or
-/// `None` to keep it.
+/// Applies a rule to every node in order. The rule returns the values that replace the node's results, or `None` to
+/// keep it.
 pub fn rewrite<'g>(
     graph: &'g Graph,
     mut rule: impl FnMut(&mut Rewriter<'g>, &'g Node, &[ValueId]) -> Option<Values>,
@@ -40,7 +40,7 @@ pub fn rewrite<'g>(
 }
 
 impl<'g> Rewriter<'g> {
-    /// A rewriter at the first node.
+    /// Creates a rewriter at the first node.
     pub fn new(from: &'g Graph) -> Self {
         let mut rewriter = Self { from, to: None, map: Vec::new(), at: 0 };
         // Values keep their ids in a copy only if inputs come first.
@@ -51,17 +51,17 @@ impl<'g> Rewriter<'g> {
         rewriter
     }
 
-    /// The graph built so far; the source itself while nothing was changed.
+    /// Returns the graph built so far; the source itself while nothing has changed.
     pub fn graph(&self) -> &Graph {
         self.to.as_ref().unwrap_or(self.from)
     }
 
-    /// The value of [`Rewriter::graph`] that replaces a value of the source.
+    /// Returns the value of [`Rewriter::graph`] that replaces a value of the source.
     pub fn map(&self, id: ValueId) -> ValueId {
         if self.to.is_some() { self.map[id.0 as usize] } else { id }
     }
 
-    /// The operands of a node of the source, as values of [`Rewriter::graph`].
+    /// Returns the operands of a node of the source as values of [`Rewriter::graph`].
     pub fn operands(&self, node: &Node) -> SmallVec<[ValueId; 3]> {
         let mut operands = SmallVec::from_slice(&node.inputs);
         if self.to.is_some() {
@@ -79,8 +79,8 @@ impl<'g> Rewriter<'g> {
         self.at += 1;
     }
 
-    /// Replaces the results of the current node by values of [`Rewriter::graph`]; without values the
-    /// node is removed, which requires that its results have no uses.
+    /// Replaces the results of the current node by values of [`Rewriter::graph`]. Without values the node is removed,
+    /// which requires that its results have no uses.
     pub fn replace(&mut self, values: &[ValueId]) {
         self.fork();
         for (&old, &new) in self.from.node(NodeId(self.at)).outputs.iter().zip(values) {
@@ -104,7 +104,7 @@ impl<'g> Rewriter<'g> {
         to.inline(body, operands)
     }
 
-    /// [`Rewriter::splice`], where the nodes are attributed to a line.
+    /// Inlines like [`Rewriter::splice`], and attributes the nodes to a source location.
     pub fn splice_at(
         &mut self,
         body: &Graph,
@@ -116,7 +116,7 @@ impl<'g> Rewriter<'g> {
         to.inline_at(body, operands, location)
     }
 
-    /// The rewritten graph, after the last node.
+    /// Returns the rewritten graph, after the last node.
     pub fn finish(self) -> Cow<'g, Graph> {
         match self.to {
             None => Cow::Borrowed(self.from),
@@ -127,7 +127,7 @@ impl<'g> Rewriter<'g> {
         }
     }
 
-    /// Starts the copy with the nodes that were kept.
+    /// Starts the copy with the nodes kept so far.
     fn fork(&mut self) {
         if self.to.is_some() {
             return;

@@ -1,4 +1,4 @@
-//! Substitution of constants for symbolic sizes.
+//! Substitutes constants for symbolic sizes.
 
 use super::graph::{Def, Graph, Node, ValueData, ValueId};
 use super::walk::subgraphs;
@@ -11,8 +11,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl Graph {
-    /// The names of the symbols in the types of the inputs, which a call determines, in alphabetical
-    /// order.
+    /// Returns the names of the symbols in the types of the inputs, which a call determines, in alphabetical order.
     pub fn symbols(&self) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
         let dims = self.inputs().iter().flat_map(|&id| &self.ty(id).dims);
@@ -51,8 +50,8 @@ impl Graph {
         unknown.map_or(Ok(()), |name| Err(refuse(name)))
     }
 
-    /// The graph, with all graphs in it, with the sizes that `size` returns for symbols. Whether
-    /// nodes accept the sizes is checked by the verifier.
+    /// Substitutes the sizes that `size` returns for symbols, in the graph and all graphs in it. The verifier checks
+    /// whether nodes accept the sizes.
     ///
     /// # Errors
     /// [`Code::Shape`](crate::Code::Shape) if a symbol has no size or a dimension is negative.
@@ -67,14 +66,14 @@ impl Graph {
     }
 }
 
-/// The sizes of symbols, with the dimensions that were computed from them: most types of a graph have the same few.
+/// The sizes of symbols, with a cache of computed dimensions: most types of a graph have the same few.
 struct Sizes<'a, F> {
     size: &'a F,
     known: RefCell<SmallVec<[(Dim, Dim); 8]>>,
 }
 
 impl<F: Fn(&str) -> Option<usize>> Sizes<'_, F> {
-    /// A dimension with these sizes.
+    /// Returns a dimension with these sizes.
     fn dim(&self, dim: Dim) -> Result<Dim> {
         if !dim.is_symbolic() {
             return Ok(dim);

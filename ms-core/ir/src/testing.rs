@@ -1,20 +1,20 @@
-//! Random choices and random well-formed kernels, for tests and fuzz targets.
+//! Generates random choices and random well-formed kernels, for tests and fuzz targets.
 
 use super::{
     BinaryOp, Compare, Kernel, KernelBuilder, LaneAxis, Reducer, ReductionOrder, Role, Scope, StrideClass, UnaryOp, Val,
 };
 use crate::data::DType;
 
-/// A source of choices: a generator (SplitMix64), or given bytes.
+/// A source of choices: a generator (SplitMix64), or bytes from the caller.
 pub enum Random<'a> {
     /// The state of the generator.
     Seed(u64),
-    /// One or more bytes for each choice; zeros after the end.
+    /// The source bytes, one or more for each choice; zeros after the end.
     Bytes(&'a [u8]),
 }
 
 impl Random<'_> {
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn bits(&mut self) -> u64 {
         match self {
             Self::Seed(state) => {
@@ -27,7 +27,7 @@ impl Random<'_> {
         }
     }
 
-    /// A number below `end`, which is not zero.
+    /// Returns a number below `end`, which is not zero.
     pub fn below(&mut self, end: usize) -> usize {
         let bits = match self {
             Self::Bytes(_) if end <= 1 << 8 => self.byte(),
@@ -36,12 +36,12 @@ impl Random<'_> {
         (bits % end as u64) as usize
     }
 
-    /// One of some items.
+    /// Returns a random item.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len())]
     }
 
-    /// The next byte.
+    /// Returns the next byte.
     fn byte(&mut self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.split_off_first().copied().unwrap_or(0).into(),
@@ -147,7 +147,7 @@ fn inputs(builder: &mut KernelBuilder, random: &mut Random<'_>, narrow: bool) ->
         .collect()
 }
 
-/// An element at a position that follows from a value, mostly inside of the axis.
+/// Gathers an element at an index computed from a value, mostly inside the axis.
 fn gathered(builder: &mut KernelBuilder, random: &mut Random<'_>, value: Val) -> Val {
     let step = random.pick(&[StrideClass::Unit, StrideClass::Zero, StrideClass::Any]);
     let param = builder.param(random.pick(&DTYPES), Role::Indexed, step);
@@ -157,8 +157,8 @@ fn gathered(builder: &mut KernelBuilder, random: &mut Random<'_>, value: Val) ->
     builder.gather(param, position)
 }
 
-/// A kernel whose lanes are an axis of the result, of some `steps` instructions; a `narrow` one has
-/// no values of eight bytes to begin with.
+/// Generates a kernel with the lanes along an axis of the result, of some `steps` instructions. A `narrow` one has no
+/// eight-byte values initially.
 pub fn elementwise(random: &mut Random<'_>, steps: usize, narrow: bool) -> Kernel {
     let par = random.below(3) as u8;
     let mut builder = KernelBuilder::new(par, 0, LaneAxis::Parallel);
@@ -170,8 +170,8 @@ pub fn elementwise(random: &mut Random<'_>, steps: usize, narrow: bool) -> Kerne
     builder.finish()
 }
 
-/// A kernel like [`elementwise`], with a loop of up to five iterations around its instructions, some of whose values
-/// are carries.
+/// Generates a kernel like [`elementwise`], with a loop of up to five iterations around its instructions. Some of its
+/// values are carries.
 pub fn repeated(random: &mut Random<'_>, steps: usize, narrow: bool) -> Kernel {
     let par = random.below(2) as u8;
     let mut builder = KernelBuilder::new(par, 0, LaneAxis::Parallel);
@@ -187,7 +187,7 @@ pub fn repeated(random: &mut Random<'_>, steps: usize, narrow: bool) -> Kernel {
     let carries: Vec<Val> = firsts.into_iter().map(|it| builder.carry(it)).collect();
     values.extend(&carries);
     let mut body = Body { builder: &mut builder, values };
-    // Values that the condition does not need, too, may come before it.
+    // Values that the condition does not need may also come before it.
     (0..random.below(3)).for_each(|_| body.step(random));
     let goes_on = body.builder.compare(Compare::Lt, at, count);
     body.builder.end_unless(goes_on);
@@ -209,7 +209,7 @@ pub fn repeated(random: &mut Random<'_>, steps: usize, narrow: bool) -> Kernel {
     builder.finish()
 }
 
-/// A kernel of two to four stages of about `steps` instructions each, and one that stores.
+/// Generates a kernel of two to four stages of about `steps` instructions each, and one that stores.
 pub fn staged(random: &mut Random<'_>, steps: usize) -> Kernel {
     let lanes = random.pick(&[LaneAxis::Parallel, LaneAxis::Reduced]);
     let row = if lanes == LaneAxis::Parallel { StrideClass::Unit } else { StrideClass::Zero };

@@ -1,12 +1,12 @@
-//! Verification of the structure of graphs.
+//! Verifies the structure of graphs.
 
 use super::graph::{Def, Graph, NodeId, ValueId};
 use super::walk::subgraphs;
 use crate::error::{Code, Error, Result};
 
-/// Checks the arenas of a graph and of all graphs in it: every id is that of a value, which is
-/// defined once, by the definition in its [`ValueData`](super::ValueData); nodes come after those
-/// whose results they use; and nodes have as many attributes as their op has names.
+/// Checks the arenas of a graph and of all graphs in it. Every id must refer to a value, which is defined once, by the
+/// definition in its [`ValueData`](super::ValueData). Nodes must come after the nodes whose results they use, and must
+/// have as many attributes as their op has names.
 ///
 /// # Errors
 /// [`Code::Verify`] with all defects.
@@ -19,7 +19,7 @@ pub fn verify_structure(graph: &Graph) -> Result<()> {
     defects(graph, found)
 }
 
-/// [`verify_structure`] of a graph without the graphs in it.
+/// Checks a graph like [`verify_structure`], without the graphs in it.
 ///
 /// # Errors
 /// [`Code::Verify`] with all defects.
@@ -52,7 +52,7 @@ struct Structure<'a> {
 impl Structure<'_> {
     fn check(&mut self) {
         let graph = self.graph;
-        // Every value is defined once, by the position in its own entry.
+        // Every value is defined once, at the position in its own entry.
         let mut defined = vec![false; graph.value_count()];
         for (i, &id) in graph.inputs().iter().enumerate() {
             self.definition(None, id, Def::Input(i as u32), &mut defined);
@@ -139,7 +139,7 @@ mod tests {
         node
     }
 
-    /// A graph of one input, %0, from nodes and the origins of the values from %1 on.
+    /// Builds a graph with one input, %0, from nodes and the definitions of the values from %1 on.
     fn graph(nodes: Vec<Node>, defs: &[Def], outputs: &[u32]) -> Graph {
         let defs = [&[Def::Input(0)], defs].concat();
         let values = defs.into_iter().map(|def| ValueData { ty: Type::of(DType::F32, &[]), def }).collect();
@@ -170,7 +170,7 @@ mod tests {
             for want in wants {
                 assert!(error.to_string().contains(want), "{error}\n{want}");
             }
-            // A broken graph can still be printed.
+            // A malformed graph can still be printed.
             assert!(graph.to_string().contains("return"));
         }
     }

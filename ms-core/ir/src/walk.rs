@@ -1,4 +1,4 @@
-//! Traversal of the graphs in a graph.
+//! Traverses the graphs in a graph.
 
 use super::graph::{Graph, Node};
 use crate::error::Result;
@@ -6,8 +6,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// The distinct regions of `root` at any depth, in post-order: each once, after the regions of its
-/// own nodes. Does not include `root`.
+/// Returns the distinct regions of `root` at any depth, in post-order: each once, after the regions of its own nodes.
+/// Does not include `root`.
 pub fn subgraphs(root: &Graph) -> Vec<&Arc<Graph>> {
     let regions = |graph| Graph::nodes(graph).flat_map(|(_, node)| &node.regions);
     let mut seen = FxHashSet::default();
@@ -26,11 +26,10 @@ pub fn subgraphs(root: &Graph) -> Vec<&Arc<Graph>> {
     found
 }
 
-/// Rewrites `root` and its [`subgraphs`], which the caller has at hand, each once and after the regions of its own
-/// nodes.
+/// Rewrites `root` and its [`subgraphs`], which the caller passes, each once and after the regions of its own nodes.
 ///
 /// # Errors
-/// Those of `rewrite`.
+/// The errors of `rewrite`.
 pub fn rewrite_inside_out(
     root: &Graph,
     subgraphs: Vec<&Arc<Graph>>,
@@ -52,16 +51,16 @@ pub fn rewrite_inside_out(
 /// The size of a graph with all graphs in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct GraphSize {
-    /// Nodes of the graph and of every distinct graph in it.
+    /// The number of nodes of the graph and of every distinct graph in it.
     pub nodes: usize,
-    /// Nodes if no two nodes shared a graph.
+    /// The number of nodes if no graph were shared.
     pub unshared: usize,
-    /// Distinct graphs in the graph.
+    /// The number of distinct graphs in the graph.
     pub graphs: usize,
 }
 
 impl GraphSize {
-    /// The size of a graph.
+    /// Returns the size of a graph.
     pub fn of(root: &Graph) -> Self {
         let inside = subgraphs(root);
         let mut unshared: FxHashMap<*const Graph, usize> = FxHashMap::default();
@@ -80,7 +79,7 @@ impl GraphSize {
     }
 }
 
-/// The number of nodes, in a graph and in every distinct graph in it, of which `is` is true.
+/// Returns the number of nodes, in a graph and in every distinct graph in it, for which `is` returns true.
 pub fn count_nodes(root: &Graph, is: impl Fn(&Node) -> bool) -> usize {
     let count = |graph: &Graph| graph.nodes().filter(|(_, node)| is(node)).count();
     count(root) + subgraphs(root).into_iter().map(|it| count(it)).sum::<usize>()

@@ -1,4 +1,4 @@
-//! The interface of backends.
+//! Defines the interface of backends.
 
 use super::program::{Artifact, CompileOptions};
 use super::roof::{Exceeded, Roof};
@@ -14,13 +14,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Compiles graphs to executables for one device.
 ///
-/// The arrays that executables and the code of steps take and return, and the addresses in the blocks of kernels,
-/// are in the [memory](Backend::memory) of the device.
+/// Arrays, and addresses in the argument blocks of kernels, are in the [memory](Backend::memory) of the device.
 ///
 /// # Safety
-/// The executables of a backend write all elements of their outputs with valid values of their dtypes, access no
-/// other memory, and retain none of the arrays that are passed to them. On a device with memory of its own
-/// they are work of the calling thread's [stream](crate::tensor::with_stream) for computing, which may run later.
+/// The executables of a backend write all elements of their outputs with valid values of their dtypes. They access no
+/// other memory, and retain none of the arrays that are passed to them. On a device with separate memory they are work
+/// of the calling thread's compute [stream](crate::tensor::with_stream), which may run later.
 pub unsafe trait Backend: Send + Sync {
     /// The name: `cpu`, `cuda`.
     fn name(&self) -> &'static str;
@@ -48,21 +47,21 @@ pub unsafe trait Backend: Send + Sync {
     /// Loads a compiled graph.
     ///
     /// # Safety
-    /// The artifact is what this backend, with these [sources](Backend::sources) and this
-    /// [fingerprint](Backend::fingerprint), compiled a valid graph to. The code is executed without verification.
+    /// This backend, with these [sources](Backend::sources) and this [fingerprint](Backend::fingerprint), compiled the
+    /// artifact from a valid graph. The code is executed without verification.
     ///
     /// # Errors
-    /// [`Code::Backend`](crate::Code::Backend) if the artifact is not this backend's.
+    /// [`Code::Backend`](crate::Code::Backend) if the artifact belongs to another backend.
     unsafe fn load(&self, artifact: &Artifact) -> Result<Arc<dyn Executable>>;
 
-    /// What [`Backend::compile`] compiles a graph to, as text for people.
+    /// Formats the artifact that [`Backend::compile`] produces for a graph as text for people.
     ///
     /// # Errors
-    /// As for [`Backend::compile`].
+    /// See [`Backend::compile`].
     fn describe(&self, graph: &Graph, options: &CompileOptions<'_>) -> Result<String>;
 
-    /// The rates of the device, the best that were measured in this process: all of them the first time, and those that
-    /// are `exceeded` again. `None` if they are not known.
+    /// Returns the roofline of the device, the best rates measured in this process. The first call measures all rates,
+    /// and later ones measure the `exceeded` rates again. Returns `None` if the rates are unknown.
     fn roof(&self, exceeded: Exceeded) -> Option<Roof> {
         let _ = exceeded;
         None
@@ -78,13 +77,13 @@ pub unsafe trait Backend: Send + Sync {
 /// The code of a [`Step`].
 ///
 /// # Safety
-/// A run writes all elements of the results, with valid values of their dtypes, accesses only the memory in the
-/// contract of [`StepCode::run`], and retains none of the arrays. On a device with memory of its own it is work of
-/// a stream, as for [`Backend`]; then the contract is that of the time when it runs.
+/// A run writes all elements of the results with valid values of their dtypes. It accesses only the memory in the
+/// contract of [`StepCode::run`], and retains none of the arrays. On a device with separate memory it is work of a
+/// stream, as for [`Backend`]; then the contract must hold when the work runs.
 pub unsafe trait StepCode: Send + Sync {
-    /// Runs the step. A [kernel](Step::Kernel) takes the block of a call (see [`Kernel`](crate::ir::Kernel)),
-    /// which has the addresses of operands and results, and no arrays. Other steps take an empty block, operands
-    /// of any layout, and row-major results.
+    /// Runs the step. A [kernel](Step::Kernel) takes the argument block of a call (see [`Kernel`](crate::ir::Kernel)),
+    /// with the addresses of operands and results, and no arrays. Other steps take an empty block, operands of any
+    /// layout, and row-major results.
     ///
     /// # Safety
     /// - The block has the kernel's number of words, and extents that the kernel
@@ -96,77 +95,77 @@ pub unsafe trait StepCode: Send + Sync {
     ///   operands. The kernel itself may read an element that it writes only at the same loop indices.
     ///
     /// # Errors
-    /// Those of the op; [`Code::Shape`](crate::Code::Shape) for operands that do not fit a contraction; those of
-    /// the device.
+    /// The errors of the op and of the device; [`Code::Shape`](crate::Code::Shape) for operands that do not fit a
+    /// contraction.
     unsafe fn run(&self, block: &[u64], operands: &[&Array], results: &[Array]) -> Result<()>;
 }
 
-/// How a run may reuse the memory of a donated input that nobody else holds.
+/// Terms on which a run may reuse the memory of a donated input without other references.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Donation {
-    /// Any of them may reuse its memory. If the run fails, its elements are lost.
+    /// Any output may reuse the memory. If the run fails, the elements are lost.
     #[default]
     Given,
-    /// Only the output of this number, its new value, or one that is written when no step can fail any more, reuses
-    /// its memory. If the run fails, it still has its elements.
+    /// Only the output with this number, its new value, reuses the memory, or an output that is written when no step
+    /// can fail any more. If the run fails, the elements are unchanged.
     State(u32),
-    /// Only an output of its type that is computed in place of it reuses its memory. If the run fails, it has its
-    /// old elements, or, where the output was written before, some of the output's.
+    /// Only an output of the same type that is computed in place reuses the memory. If the run fails, the input has its
+    /// old elements, or, if the output was partly written, some of the output's.
     Lent,
 }
 
-/// A loaded program. Re-entrant: every concurrent run has its own memory.
+/// A loaded program. Re-entrant: every concurrent run has separate memory.
 pub trait Executable: Send + Sync {
-    /// Runs it on inputs of its [interface](super::Interface). Returns row-major arrays.
+    /// Runs on inputs of its [interface](super::Interface). Returns row-major arrays.
     ///
     /// # Errors
     /// [`Code::Argument`](crate::Code::Argument) for inputs of other types; errors of its ops.
     fn run(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>>;
 
-    /// Runs it on donated inputs: an output may reuse the memory of one without other references. `donations`
-    /// has the terms of each input; inputs beyond its end are [`Donation::Given`].
+    /// Runs on donated inputs: an output may reuse the memory of an input without other references. `donations` has the
+    /// terms of each input. Inputs beyond its end are [`Donation::Given`].
     ///
     /// # Errors
-    /// As for [`Executable::run`].
+    /// See [`Executable::run`].
     fn run_donated(&self, inputs: &mut [Array], donations: &[Donation]) -> Result<SmallVec<[Array; 1]>> {
         let _ = donations;
         self.run(&inputs.iter().collect::<Vec<_>>())
     }
 
-    /// [`Executable::run`] that [records](super::watched) its steps, if it has any.
+    /// Runs like [`Executable::run`] and [profiles](super::watched) the steps, if the program has any.
     ///
     /// # Errors
-    /// As for [`Executable::run`].
+    /// See [`Executable::run`].
     fn run_watched(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>> {
         self.run(inputs)
     }
 
-    /// [`Executable::run_donated`] that [records](super::watched) its steps, if it has any.
+    /// Runs like [`Executable::run_donated`] and [profiles](super::watched) the steps, if the program has any.
     ///
     /// # Errors
-    /// As for [`Executable::run`].
+    /// See [`Executable::run`].
     fn run_donated_watched(&self, inputs: &mut [Array], donations: &[Donation]) -> Result<SmallVec<[Array; 1]>> {
         self.run_donated(inputs, donations)
     }
 
-    /// Whether a run writes an output, the new value of a slot, over an input of its type, the old one, unless its
-    /// memory is shared.
+    /// Returns whether `output`, the new value of a slot, is computed in place of `input`, its old value of the same
+    /// type. Shared memory is never overwritten.
     fn overwrites(&self, output: usize, input: usize) -> bool {
         let _ = (output, input);
         false
     }
 
-    /// What the host waits for in a run on a device with memory of its own.
+    /// Returns the points at which the host waits in a run on a device with separate memory.
     fn waits(&self) -> Waits {
         Waits::default()
     }
 }
 
-/// A registered backend: how to get the devices of its kind.
+/// A registered backend and its device probe.
 pub struct BackendEntry {
     /// The kind of its devices.
     pub kind: DeviceKind,
-    /// The backend of the device with this number, which is asked for once.
+    /// Returns the backend of the device with this number. Called once for each device.
     ///
     /// # Errors
     /// [`Code::DeviceUnavailable`](crate::Code::DeviceUnavailable), with what was searched, if there is no
@@ -176,7 +175,7 @@ pub struct BackendEntry {
 
 inventory::collect!(BackendEntry);
 
-/// The error of a device that cannot be used, because of `what`.
+/// Creates the error of a device that cannot be used because of `what`.
 pub fn unavailable(device: Device, what: &str) -> Error {
     let mut kinds: Vec<&str> = inventory::iter::<BackendEntry>.into_iter().map(|it| it.kind.name()).collect();
     kinds.sort_unstable();
@@ -188,7 +187,7 @@ pub fn unavailable(device: Device, what: &str) -> Error {
     ))
 }
 
-/// The backend of the host; `None` if none is linked.
+/// Returns the backend of the host; `None` if none is linked.
 ///
 /// # Panics
 /// Raises [`Code::Environment`] if an environment variable has an invalid value.
@@ -206,7 +205,7 @@ fn entry(kind: DeviceKind) -> Option<&'static BackendEntry> {
     inventory::iter::<BackendEntry>.into_iter().find(|it| it.kind == kind)
 }
 
-/// The backend of a device.
+/// Returns the backend of a device.
 ///
 /// # Errors
 /// [`Code::DeviceUnavailable`] if no backend of this kind is linked, or it has no such device;
@@ -223,7 +222,7 @@ pub fn backend(device: Device) -> Result<&'static Arc<dyn Backend>> {
         return Ok(known.1);
     }
     let made = (entry(device.kind()).ok_or_else(missing)?.probe)(device.id())?;
-    // Arrays may be on the device until the process ends.
+    // Arrays may be on the device until the process ends, so the backend is leaked.
     let kept: &'static Arc<dyn Backend> = Box::leak(Box::new(made));
     found.push((device, kept));
     Ok(kept)

@@ -1,4 +1,4 @@
-//! The interface between the order of a plan and the device that runs its steps.
+//! Defines the interface between the plan runner and the device that runs its steps.
 
 use super::watch::KernelView;
 use crate::error::{Code, Error, Result, in_op};
@@ -10,32 +10,32 @@ use std::sync::Arc;
 
 /// Runs the steps of plans on a device.
 ///
-/// [`PlanExecutable`](super::PlanExecutable) decides which step is next, on which memory: order, loops, branches, calls,
-/// arenas and stacks are its own on every device. It *issues* each step to a driver, which is generic, so that on the
-/// host issuing a kernel is a call of its code. Addresses are the device's. Where the device has memory of its own,
-/// steps are work of the calling thread's [stream](crate::tensor::with_stream) for computing.
+/// [`PlanExecutable`](super::PlanExecutable) schedules steps and their memory: it owns order, loops, branches, calls,
+/// arenas and stacks on every device. It *issues* each step to a driver. The driver is generic, so on the host issuing
+/// a kernel is a call of its code. Addresses are the device's. On a device with separate memory, steps are work of the
+/// calling thread's compute [stream](crate::tensor::with_stream).
 ///
-/// A driver either runs a step when it is issued, or is [queued](Driver::QUEUED): then it collects what is issued in
-/// [`Driver::Commands`], and [`Driver::submit`] gives all of it to the device at once. Dropping commands that are not
-/// submitted leaves no trace of them.
+/// A driver either runs a step when it is issued, or is [queued](Driver::QUEUED). A queued driver collects issued steps
+/// in [`Driver::Commands`], and [`Driver::submit`] passes all of them to the device at once. Commands that are dropped
+/// before they are submitted have no effect.
 ///
-/// What only a queued driver has to do:
-/// - A value that decides what is issued next is read by [`Driver::condition`] and [`Driver::numbers`], which submit
-///   and wait. Such reads are the [`Waits`](super::Waits) of a plan.
-/// - A block is valid during the call only, and so are views; what is shared with later work is in an [`Arc`].
-/// - A step that refuses its operands does so later. Its error is that of [`LibraryCall::explained`] and
-///   [`Check::run`], with the op and its node. The steps behind it are not run: see
-///   [`Streams`](crate::tensor::Streams).
-/// - Memory that a run gives up while its steps are not submitted is handed to [`Driver::free`]. The arena needs no
-///   such care: it is dropped when everything is submitted, and freed in the order of the stream.
+/// Duties of queued drivers only:
+///
+/// - [`Driver::condition`] and [`Driver::numbers`] read values that decide which steps are issued next. They submit and
+///   wait. Such reads are the [`Waits`](super::Waits) of a plan.
+/// - An argument block is valid during the call only, and so are views; data shared with later work is in an [`Arc`].
+/// - A step that fails on its operands fails later. Its error is that of [`LibraryCall::explained`] and [`Check::run`],
+///   with the op and its node. Later steps do not run: see [`Streams`](crate::tensor::Streams).
+/// - [`Driver::free`] receives memory that a run releases before its steps are submitted. The arena is an exception: it
+///   is dropped after everything is submitted, and freed in stream order.
 ///
 /// # Safety
-/// A step writes every element of its results, with valid values of their dtypes, and accesses only the memory in its
-/// contract. Steps have the effects that they have one after the other, in the order in which they are issued; those
-/// that are submitted at once run all, up to the first that refuses its operands, or none. Reads see the effects of
+/// A step writes every element of its results with valid values of their dtypes, and accesses only the memory in its
+/// contract. Steps take effect one after the other, in the order in which they are issued. Of the steps that are
+/// submitted together, either none runs, or all up to the first that fails on its operands. Reads see the effects of
 /// everything before them.
 ///
-/// Memory in the contract of a step is live, and not accessed otherwise, when the step runs.
+/// The memory in a step's contract is live, and has no other accesses, when the step runs.
 pub unsafe trait Driver: Send + Sync {
     /// The code of a kernel.
     type Kernel: Clone + Send + Sync;
@@ -43,78 +43,81 @@ pub unsafe trait Driver: Send + Sync {
     /// The steps of a run that are issued and not submitted.
     type Commands: Default;
 
-    /// Whether steps run when they are submitted, and not when they are issued. Then issuing any of them, and reading
-    /// a value, may fail; otherwise [`launch`](Driver::launch), [`copy`](Driver::copy) and the reads do not fail. The
-    /// memory of a queued driver is a device's, which is freed in the order of streams.
+    /// Whether steps run when they are submitted rather than when they are issued. Then issuing a step and reading a
+    /// value may fail. Otherwise [`launch`](Driver::launch), [`copy`](Driver::copy) and the reads do not fail. A queued
+    /// driver has device memory, which is freed in stream order.
     const QUEUED: bool;
 
-    /// Whether it is told which step is issued next: see [`Driver::at_step`].
+    /// Whether the runner calls [`Driver::at_step`] before each step.
     const WATCHED: bool = false;
 
-    /// The step that is issued next, by the name of its routine and its number there; called if the driver is
-    /// [watched](Driver::WATCHED).
+    /// Announces the next step by its routine's name and its number there. Called only if the driver is
+    /// [profiled](Driver::WATCHED).
     fn at_step(&self, commands: &mut Self::Commands, routine: &Arc<str>, step: usize) {
         let _ = (commands, routine, step);
     }
 
-    /// A kernel and its machine code, for profiles; `None` if they are not known.
+    /// Returns a kernel and its machine code for profiles; `None` if they are not known.
     fn view<'k>(&self, kernel: &'k Self::Kernel) -> Option<KernelView<'k>> {
         let _ = kernel;
         None
     }
 
-    /// The memory in which inputs, outputs, constants, arenas and stacks are.
+    /// Returns the memory of inputs, outputs, constants, arenas and stacks.
     fn space(&self) -> MemorySpace;
 
-    /// The code for calls of a kernel with these extents.
+    /// Specialises a kernel's code for calls with these extents.
     #[inline]
     fn specialized(&self, kernel: &Self::Kernel, extents: &[u64]) -> Self::Kernel {
         let _ = extents;
         kernel.clone()
     }
 
-    /// The code for calls of kernels with these extents that are issued [together](Driver::launch_together).
+    /// Specialises the code of kernels for calls with these extents that are issued
+    /// [together](Driver::launch_together).
     fn specialized_together(&self, calls: &[(&Self::Kernel, &[u64])]) -> Vec<Self::Kernel> {
         calls.iter().map(|it| it.0.clone()).collect()
     }
 
-    /// Issues a kernel with the block of a call (see [`Kernel`](crate::ir::Kernel)).
+    /// Issues a kernel with a call's argument block (see [`Kernel`](crate::ir::Kernel)).
     ///
     /// # Safety
-    /// The block has the kernel's number of words, and extents that the kernel [takes](crate::ir::Kernel::takes). All
-    /// elements that its extents and strides address are in memory that is live when the step runs. Then nobody else
-    /// writes the elements that the kernel reads, or accesses those that it writes. The kernel itself may read an
-    /// element that it writes only at the same loop indices.
+    /// The block must have the kernel's number of words, and extents that the kernel [takes](crate::ir::Kernel::takes).
+    /// All elements that its extents and strides address must be in memory that is live when the step runs. During that
+    /// time, nothing else writes the elements that the kernel reads or accesses those that it writes. The kernel itself
+    /// may read an element that it writes only at the same loop indices.
     ///
     /// # Errors
-    /// Those of the device.
+    /// The errors of the device.
     unsafe fn launch(&self, commands: &mut Self::Commands, kernel: &Self::Kernel, block: &[u64]) -> Result<()>;
 
-    /// Issues kernels that a device may run in any order, or at the same time.
+    /// Issues kernels that a device may run in any order or concurrently.
     ///
     /// # Safety
-    /// As for [`Driver::launch`] of each; and what one of them writes, no other one accesses.
+    /// The conditions of [`Driver::launch`] hold for each kernel, and no kernel accesses elements that another
+    /// writes.
     ///
     /// # Errors
-    /// Those of the device.
+    /// The errors of the device.
     unsafe fn launch_together(
         &self,
         commands: &mut Self::Commands,
         launches: &[KernelLaunch<'_, Self::Kernel>],
     ) -> Result<()> {
-        // SAFETY: the caller's contract for each.
+        // SAFETY: the conditions of `launch` hold for each kernel by this method's contract.
         launches.iter().try_for_each(|it| unsafe { self.launch(commands, it.kernel, it.block) })
     }
 
-    /// Issues a contraction of these operands, to the result at an address.
+    /// Issues a contraction of these operands to the result at an address.
     ///
     /// # Safety
-    /// The contraction [is sound](Contraction::is_sound). All elements that its sizes and strides address are in
-    /// memory that is live when the step runs, those of an operand in its [held](ContractionOperand::held) block if
-    /// there is one; those of the result are distinct. Then nobody else writes the operands or accesses the result.
+    /// The contraction [is sound](Contraction::is_sound). All elements that its sizes and strides address are in memory
+    /// that is live when the step runs. An operand's elements are in its [held](ContractionOperand::held) block if it
+    /// has one. The elements of the result are distinct. While the step runs, nothing else writes the operands or
+    /// accesses the result.
     ///
     /// # Errors
-    /// [`Code::Backend`](crate::Code::Backend) if the device cannot run it; those of the device.
+    /// [`Code::Backend`](crate::Code::Backend) if the device cannot run it; the errors of the device.
     unsafe fn contract(
         &self,
         commands: &mut Self::Commands,
@@ -123,24 +126,32 @@ pub unsafe trait Driver: Send + Sync {
         result: u64,
     ) -> Result<()>;
 
-    /// Issues a contraction of these operands, and the kernels that compute with its result, in this order: each of them runs on
-    /// a part of the result before the next one does. A device whose [target](crate::lower::Target::epilogues) has no
-    /// epilogues needs no other one than this.
+    /// Issues a contraction and its epilogues, the kernels that compute with its result. They run in order: each runs
+    /// on a tile of the result before the next one does. Drivers with a [target](crate::lower::Target::epilogues)
+    /// without epilogues need not implement this.
     ///
     /// # Safety
-    /// The contraction [is sound](Contraction::is_sound). A block is that of a call of its kernel on a row-major
-    /// result of the contraction, apart from the address of its first element: as for [`Driver::launch`], where nobody
-    /// else accesses the memory that is chosen for the result. A kernel that reads the result has a loop for each axis of
-    /// it, in the order of [`Contraction::axes_of`], or one loop of one step, and no other loops, all of which are
-    /// parallel but for the last one of a kernel [by rows](EpilogueWords::by_rows); it reads elements of the result at
-    /// the steps of the loops that they belong to. Any other kernel is by rows, and has a loop for each axis of the
-    /// result but the last one, then others, all of which are parallel. What one kernel writes, no other one accesses,
-    /// but for such a kernel behind it, at the steps of the axes of the result at which it is written. All elements of
-    /// the operands that sizes and strides address are in memory that is live when the step runs, and nobody, the
-    /// kernels included, writes them then.
+    /// The contraction [is sound](Contraction::is_sound). All elements of the operands that its sizes and strides
+    /// address are in memory that is live when the step runs. Nothing, the kernels included, writes them during that
+    /// time.
+    ///
+    /// Each argument block is valid, as for [`Driver::launch`], for a call of its kernel on a row-major result of the
+    /// contraction. Only the address of the result is not set. The driver chooses the memory of the result, and nothing
+    /// else accesses it.
+    ///
+    /// A kernel that reads the result has exactly one loop for each axis of it, in the order of
+    /// [`Contraction::axes_of`]. If the result has no axes, the kernel has a single loop of one iteration. All loops
+    /// are parallel, except for the last one of a kernel [by rows](EpilogueWords::by_rows). At each iteration it reads
+    /// the elements of the result at the corresponding indices.
+    ///
+    /// Any other kernel is by rows. It has one loop for each axis of the result but the last one, followed by other
+    /// loops, and all are parallel.
+    ///
+    /// No kernel accesses elements that another writes. The exception is a kernel by rows that runs after the
+    /// writer. It may access them at the same indices along the axes of the result.
     ///
     /// # Errors
-    /// [`Code::Backend`] if the device cannot run it; those of the device.
+    /// [`Code::Backend`] if the device cannot run it; the errors of the device.
     unsafe fn contract_with(
         &self,
         commands: &mut Self::Commands,
@@ -152,17 +163,17 @@ pub unsafe trait Driver: Send + Sync {
         Err(Error::new(Code::Backend, format!("the device runs no epilogues of contractions: {contraction}")))
     }
 
-    /// Issues an op as a library call that writes its row-major results; that of an op which
-    /// [updates](crate::ops::Lowering::Update) its first operand may share the operand's memory. An op that
-    /// [acts on the host](crate::ops::Effects::act_on_host) does so on the calling thread, when everything before it
-    /// is done.
+    /// Issues an op as a library call that writes its row-major results. A result of an op that
+    /// [updates](crate::ops::Lowering::Update) its first operand may share that operand's memory. An op that [acts on
+    /// the host](crate::ops::Effects::act_on_host) does so on the calling thread, when all earlier steps have
+    /// completed.
     ///
     /// # Safety
-    /// The op's type rule accepts the operands and infers the types of the results. The memory of the results is not
-    /// accessed by anyone else when the step runs, and does not overlap that of the operands otherwise.
+    /// The op's type rule accepts the operands and infers the types of the results. While the step runs, nothing else
+    /// accesses the memory of the results. Apart from updates, results do not overlap the operands.
     ///
     /// # Errors
-    /// Those of the op, [explained](LibraryCall::explained); those of the device.
+    /// The errors of the op, [explained](LibraryCall::explained); the errors of the device.
     unsafe fn library(
         &self,
         commands: &mut Self::Commands,
@@ -171,17 +182,19 @@ pub unsafe trait Driver: Send + Sync {
         results: &[MemoryView],
     ) -> Result<()>;
 
-    /// Issues an op as a library call, and kernels that compute with its result, of images, if there are any: each may run on
-    /// any part of the result as soon as that is computed, and on a part they run in this order.
+    /// Issues an op on images as a library call, with its epilogues, the kernels that compute with its result. Each may
+    /// run on any tile of the result as soon as the tile is computed. On a tile they run in this order.
     ///
     /// # Safety
-    /// As [`Driver::library`], for an op with one result if there are kernels. A block is that of a call of its kernel, which has a loop for each
-    /// of the [axes](crate::lower::image_axes) of the result, all parallel, and reads the elements of the result at
-    /// the steps of these loops: as for [`Driver::launch`]. What one kernel writes, no other one accesses, nor do the
-    /// operands contain it; it may be in the place of the elements of the result that the kernel reads at the same steps.
+    /// The conditions of [`Driver::library`] hold. If there are kernels, the op has one result.
+    ///
+    /// Each argument block is valid for a call of its kernel, as for [`Driver::launch`]. The kernel has one parallel
+    /// loop for each of the [axes](crate::lower::image_axes) of the result, and reads its elements at the loop indices.
+    /// No kernel writes elements of the operands or elements that another kernel accesses. It may overwrite the
+    /// elements of the result that it reads at the same indices.
     ///
     /// # Errors
-    /// As [`Driver::library`].
+    /// See [`Driver::library`].
     unsafe fn library_with(
         &self,
         commands: &mut Self::Commands,
@@ -190,7 +203,7 @@ pub unsafe trait Driver: Send + Sync {
         results: &[MemoryView],
         epilogues: &[EpilogueCall<'_, Self::Kernel>],
     ) -> Result<()> {
-        // SAFETY: the caller's contract for the op and for each kernel.
+        // SAFETY: this method's contract includes that of `library` for the op and that of `launch` for each kernel.
         unsafe {
             self.library(commands, call, operands, results)?;
             epilogues.iter().try_for_each(|it| self.launch(commands, it.kernel, it.block))
@@ -200,70 +213,70 @@ pub unsafe trait Driver: Send + Sync {
     /// Issues a check of an operand's elements.
     ///
     /// # Safety
-    /// The operand was written, and nobody writes it when the step runs.
+    /// The elements of the operand are initialised, and nothing writes them when the step runs.
     ///
     /// # Errors
-    /// Those of [`Check::run`]; those of the device.
+    /// The errors of [`Check::run`] and of the device.
     unsafe fn check(&self, commands: &mut Self::Commands, check: &Arc<Check>, operand: &MemoryView) -> Result<()>;
 
     /// Issues a copy of bytes from one address to another.
     ///
     /// # Safety
-    /// Both ranges are in memory that is live when the step runs, and do not overlap. Then nobody else writes the
-    /// source or accesses the target.
+    /// Both ranges are in memory that is live when the step runs, and do not overlap. During that time, nothing else
+    /// writes the source or accesses the target.
     ///
     /// # Errors
-    /// Those of the device.
+    /// The errors of the device.
     unsafe fn copy(&self, commands: &mut Self::Commands, from: u64, to: u64, bytes: usize) -> Result<()>;
 
-    /// Issues a write of a number of eight bytes, at any address.
+    /// Issues a write of an eight-byte number at any address.
     ///
     /// # Safety
-    /// As [`Driver::copy`], for the target.
+    /// The eight bytes at `to` are in memory that is live when the step runs, and nothing else accesses them then.
     ///
     /// # Errors
-    /// Those of the device.
+    /// The errors of the device.
     unsafe fn set_number(&self, commands: &mut Self::Commands, to: u64, number: u64) -> Result<()>;
 
-    /// Reads a bool, after everything that was issued.
+    /// Reads a bool after all issued steps.
     ///
     /// # Safety
-    /// It was written, and nobody writes it meanwhile.
+    /// `at` is the address of an initialised bool, and nothing writes it meanwhile.
     ///
     /// # Errors
-    /// Those of the device, and of the work that is waited for.
+    /// The errors of the device, and of the work that precedes the read.
     unsafe fn condition(&self, commands: &mut Self::Commands, at: u64) -> Result<bool>;
 
-    /// Reads numbers of eight bytes, at any addresses, after everything that was issued.
+    /// Reads eight-byte numbers at any addresses after all issued steps.
     ///
     /// # Safety
-    /// As [`Driver::condition`].
+    /// The addresses point to initialised numbers, and nothing writes them meanwhile.
     ///
     /// # Errors
-    /// As [`Driver::condition`].
+    /// See [`Driver::condition`].
     unsafe fn numbers(&self, commands: &mut Self::Commands, at: &[u64], to: &mut [u64]) -> Result<()>;
 
-    /// Frees a block of [`Driver::space`] when everything that was issued is done.
+    /// Frees a block of [`Driver::space`] when all issued steps are done.
     #[inline]
     fn free(&self, commands: &mut Self::Commands, block: Storage) {
         let _ = commands;
         drop(block);
     }
 
-    /// What follows is another iteration of a loop: a driver whose commands have grown long submits them.
+    /// Called between iterations of a loop: a driver whose command list has grown long submits it.
     ///
     /// # Errors
-    /// As [`Driver::submit`].
+    /// See [`Driver::submit`].
     #[inline]
     fn iterated(&self, commands: &mut Self::Commands) -> Result<()> {
         let _ = commands;
         Ok(())
     }
 
-    /// Gives everything that was issued to the device, at once.
+    /// Submits all issued steps to the device at once.
     ///
     /// # Errors
-    /// Those of the device; then nothing of it runs.
+    /// The errors of the device; then none of the steps runs.
     fn submit(&self, commands: &mut Self::Commands) -> Result<()>;
 }
 
@@ -272,7 +285,7 @@ pub unsafe trait Driver: Send + Sync {
 pub struct KernelLaunch<'a, K> {
     /// The code of the kernel.
     pub kernel: &'a K,
-    /// The block of the call.
+    /// The argument block of the call.
     pub block: &'a [u64],
 }
 
@@ -281,80 +294,82 @@ pub struct KernelLaunch<'a, K> {
 pub struct ContractionOperand<'a> {
     /// The address of its first element.
     pub address: u64,
-    /// The block that it lies in, if a slot may hold that: the run does not write it, and
-    /// [forms](Storage::form) of it can be kept.
+    /// The block that contains it, if that may be parameter storage. The run does not write it, so [packed
+    /// forms](Storage::form) of it can be cached.
     pub held: Option<&'a Storage>,
 }
 
 impl ContractionOperand<'_> {
-    /// An operand in memory of a run.
+    /// Creates an operand in memory of a run.
     pub fn at(address: u64) -> Self {
         Self { address, held: None }
     }
 }
 
-/// A call of a kernel that computes with the result of a contraction or of a library op.
+/// A call of an epilogue: a kernel on the result of a contraction or a library op.
 #[derive(Clone, Copy, Debug)]
 pub struct EpilogueCall<'a, K> {
     /// The code of the kernel.
     pub kernel: &'a K,
-    /// The block of a call on the whole result, whose address, if the kernel reads that of a contraction, is zero.
+    /// The argument block of a call on the whole result. The address of a contraction's result is zero.
     pub block: &'a [u64],
-    /// What depends on a part of the result.
+    /// The per-tile arguments.
     pub words: EpilogueWords,
 }
 
-/// The words in the block of a call on a result that are other ones for a part of the result.
+/// The positions in an epilogue's argument block of the words that vary per tile of the result.
 #[derive(Clone, Copy, Debug)]
 pub struct EpilogueWords {
-    /// Those that depend on the part.
+    /// The words of the loops.
     pub loops: LoopWords,
-    /// The number of loops that are axes of the result, the first ones.
+    /// The number of leading loops that are axes of the result.
     pub axes: usize,
-    /// The one with the address of the part, which its byte strides along the loops follow, if the kernel reads the result of
-    /// a contraction.
+    /// The word with the address of the tile, if the kernel reads the result of a contraction. The tile's byte strides
+    /// along the loops follow it.
     pub result: Option<usize>,
-    /// Whether a part has all elements along the last axis of the result: the last loop is not parallel, or there is
-    /// none for that axis.
+    /// Whether a tile needs whole rows along the last axis of the result: the last loop is not parallel, or that axis
+    /// has no loop.
     pub by_rows: bool,
 }
 
-/// Elements of memory of a device.
+/// Elements in device memory.
 #[derive(Clone, Debug)]
 pub struct MemoryView {
     /// The address of the memory.
     pub address: u64,
-    /// Its size.
+    /// The size of the memory.
     pub bytes: usize,
-    /// As in [`ContractionOperand::held`].
+    /// See [`ContractionOperand::held`].
     pub held: Option<Arc<Storage>>,
     /// The dtype of the elements.
     pub dtype: DType,
-    /// Their positions in the memory, in elements.
+    /// The positions of the elements in the memory, in elements.
     pub layout: Layout,
 }
 
 impl MemoryView {
-    /// The type: dtype and dimensions.
+    /// Returns the type: dtype and dimensions.
     pub fn ty(&self) -> Type {
         Type::of(self.dtype, self.layout.shape())
     }
 
-    /// An array of the host that borrows these elements.
+    /// Returns a host array that borrows these elements.
     ///
     /// # Safety
-    /// The address is the host's, and the memory is live as long as the array. Before an element is read, it has been
-    /// written.
+    /// The address is a host address, and the memory is live as long as the array. Every element is initialised before
+    /// it is read.
     pub unsafe fn borrowed(&self) -> Array {
         if let Some(block) = &self.held {
             let before = (self.address - block.device_ptr() as u64) as usize / self.dtype.size();
             let (shape, strides) = (self.layout.shape().into(), self.layout.strides().into());
             let layout = Layout::new(shape, strides, self.layout.offset() + before);
-            // SAFETY: as the caller's; the elements are those at the address, which is in the block.
+            // SAFETY: `layout` addresses the elements at `address`, which lie in the live `block`, and the contract has
+            // them initialised before a read.
             return unsafe { Array::new(block.clone(), layout, self.dtype) };
         }
         let first = NonNull::new(self.address as *mut u8).expect("no memory is at address zero");
-        // SAFETY: as the caller's.
+        // SAFETY: the memory at `first` is live as long as the array and initialised before a read, by this method's
+        // contract.
         unsafe { Array::new(Arc::new(Storage::borrowed(first, self.bytes)), self.layout.clone(), self.dtype) }
     }
 }
@@ -364,46 +379,46 @@ impl MemoryView {
 pub struct LibraryCall {
     /// The op.
     pub op: Op,
-    /// Its attributes.
+    /// The op's attributes.
     pub attrs: Attrs,
-    /// As in [`PlanStep::Library`](crate::lower::PlanStep::Library).
+    /// See [`PlanStep::Library`](crate::lower::PlanStep::Library).
     pub precision: Precision,
-    /// The number of its node in the traced graph.
+    /// The number of the op's node in the traced graph.
     pub node: Option<u32>,
 }
 
 impl LibraryCall {
-    /// Calls the library: an error of `run` is that of the op on these operands.
+    /// Calls the library through `run`, and attributes its errors to the op on these operands.
     ///
     /// # Errors
-    /// Those of `run`.
+    /// The errors of `run`.
     pub fn explained(&self, operands: &[MemoryView], run: impl FnOnce() -> Result<()>) -> Result<()> {
         in_op(run).map_err(|it| refused(it, self.op, operands.iter().map(MemoryView::ty), self.node))
     }
 }
 
-/// Elements that an op refuses.
+/// A run-time check of an op's operand.
 #[derive(Clone, Debug)]
 pub struct Check {
     /// The op.
     pub op: Op,
-    /// What it accepts.
+    /// The elements that the op accepts.
     pub accepted: Accepted,
-    /// The number of its node in the traced graph.
+    /// The number of the op's node in the traced graph.
     pub node: Option<u32>,
 }
 
-/// Which elements an op accepts.
+/// The elements that an op accepts.
 #[derive(Clone, Debug)]
 pub enum Accepted {
-    /// Those that an op of [`Lowering::Check`](crate::ops::Lowering::Check) with these attributes accepts: the operand
-    /// is row-major.
+    /// The elements that an op of [`Lowering::Check`](crate::ops::Lowering::Check) with these attributes accepts. The
+    /// operand is row-major.
     Elements(fn(&Attrs, DType, &[u8]) -> Result<()>, Attrs),
-    /// Positions along an axis of an array of this type and shape, from which the op gathers.
+    /// Indices along an axis of an array of this type and shape, from which the op gathers.
     Positions {
         /// The type of the array.
         of: Type,
-        /// Its shape.
+        /// The shape of the array.
         shape: Shape,
         /// The axis.
         axis: usize,
@@ -414,22 +429,24 @@ impl Check {
     /// Checks the elements of an operand.
     ///
     /// # Safety
-    /// The address is the host's, the elements were written, and nobody writes them meanwhile.
+    /// The address is a host address, and the elements are live and initialised. Nothing writes them during the call.
     ///
     /// # Errors
-    /// Those of the op.
+    /// The errors of the op.
     pub unsafe fn run(&self, operand: &MemoryView) -> Result<()> {
         match &self.accepted {
             Accepted::Elements(check, attrs) => {
                 let size = operand.dtype.size();
                 let first = operand.address as usize + operand.layout.offset() * size;
-                // SAFETY: the caller's contract; the operand is row-major.
+                // SAFETY: the operand is row-major, so its `numel` elements from `first` are contiguous. They are live
+                // and initialised by this method's contract.
                 let bytes = unsafe { std::slice::from_raw_parts(first as *const u8, operand.layout.numel() * size) };
                 check(attrs, operand.dtype, bytes)
                     .map_err(|it| refused(it, self.op, std::iter::once(operand.ty()), self.node))
             }
             Accepted::Positions { of, shape, axis } => {
-                // SAFETY: as the caller's.
+                // SAFETY: the elements at this host address are live and initialised, and `positions` is dropped before
+                // the call returns.
                 let positions = unsafe { operand.borrowed() };
                 check_positions(&positions, *axis, shape)
                     .map_err(|it| refused(it, self.op, [of.clone(), operand.ty()].into_iter(), self.node))
@@ -438,7 +455,7 @@ impl Check {
     }
 }
 
-/// The error of an op, with the op, its operands and the line.
+/// Adds the op, its operands and the node to an error.
 #[cold]
 fn refused(error: Error, op: Op, operands: impl Iterator<Item = Type>, node: Option<u32>) -> Error {
     let error = error.with_op(op.name()).with_operands(operands.map(|it| it.to_string()));

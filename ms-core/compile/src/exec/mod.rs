@@ -1,4 +1,4 @@
-//! Execution of graphs and of single ops: the [`Backend`] trait, and code that backends share.
+//! Executes graphs and single ops: the [`Backend`] trait, and code that backends share.
 
 mod backend;
 mod driver;

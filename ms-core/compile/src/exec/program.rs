@@ -1,4 +1,4 @@
-//! Compiled graphs: what callers know of them, and the bytes of the backend that compiled them.
+//! Defines compiled graphs: their interface to callers, and the program of the backend that compiled them.
 
 use super::waits::Waits;
 use crate::error::{Code, Error, Result};
@@ -8,23 +8,24 @@ use crate::stored::{Reader, Stored, stored};
 use std::any::Any;
 use std::sync::Arc;
 
-/// How a graph is compiled.
+/// Options of a compilation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CompileOptions<'a> {
-    /// [`Precision::Strict`]: results are equal to those of op-by-op execution to the bit, on every device.
+    /// The precision. With [`Precision::Strict`], results equal those of op-by-op execution to the bit, on every
+    /// device.
     pub precision: Precision,
-    /// Whether kernels are compiled even if this process has the code of equal ones, to compare it with stored code.
+    /// Whether to compile kernels even if this process has the code of equal ones, to compare it with stored code.
     pub fresh: bool,
-    /// The graph as it was traced, if that is known. An op that fails at run time reports the number of its node
-    /// there; see [`line_of_node`](crate::lower::line_of_node).
+    /// The traced graph, if it is known. An op that fails at run time reports the number of its node there; see
+    /// [`line_of_node`](crate::lower::line_of_node).
     pub traced: Option<&'a Graph>,
 }
 
 impl CompileOptions<'_> {
-    /// The plan of an optimised graph for a target, and the names of inputs: for backends that run plans.
+    /// Lowers an optimised graph to a plan for a target, for backends that run plans. Also returns the names of inputs.
     ///
     /// # Errors
-    /// As for [`lower`](crate::lower::lower).
+    /// See [`lower`](crate::lower::lower).
     pub fn lower(&self, graph: &Graph, target: &Target) -> Result<(Plan, PlanNames)> {
         let options = LowerOptions { precision: self.precision, ..LowerOptions::default() };
         lower_traced(graph, &options, target, self.traced)
@@ -34,22 +35,22 @@ impl CompileOptions<'_> {
 /// A compiled graph.
 #[derive(Clone)]
 pub struct Artifact {
-    /// What callers know of it.
+    /// The interface to callers.
     pub interface: Interface,
-    /// Everything else but the code, in a form of the backend.
+    /// Everything else except the code, in a format of the backend.
     pub program: Program,
     /// The code.
     pub code: MachineCode,
 }
 
-/// What callers know of a compiled graph.
+/// The interface of a compiled graph to its callers.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Interface {
     /// Types of the inputs.
     pub inputs: Vec<Type>,
     /// Types of the outputs.
     pub outputs: Vec<Type>,
-    /// Its sizes.
+    /// The sizes of its plan.
     pub plan: PlanReport,
 }
 
@@ -58,19 +59,19 @@ pub struct Interface {
 /// See the example of [`compile_report`](crate::session::compile_report).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PlanReport {
-    /// Routines: one for each distinct graph, and one for each loop.
+    /// The number of routines: one for each distinct graph, and one for each loop.
     pub routines: usize,
     /// Distinct kernels.
     pub kernels: usize,
     /// Steps of all routines.
     pub steps: usize,
-    /// The number of calls of routines among the steps, without branches and loops.
+    /// The number of routine calls among the steps, without branches and loops.
     pub calls: usize,
     /// Bytes of intermediate values of one run.
     pub arena_bytes: usize,
     /// Bytes of constants.
     pub constant_bytes: usize,
-    /// What the host waits for in a run on a device with memory of its own.
+    /// The points at which the host waits in a run on a device with separate memory.
     pub waits: Waits,
 }
 
@@ -88,7 +89,7 @@ stored! {
 }
 
 impl Interface {
-    /// The interface of a plan.
+    /// Returns the interface of a plan.
     pub fn of(plan: &Plan) -> Self {
         let steps = || plan.routines.iter().flat_map(|it| &it.steps);
         let main = plan.routines.last();
@@ -108,24 +109,24 @@ impl Interface {
     }
 }
 
-/// The program of a compiled graph without its code. It is bytes only where it is stored, so that what runs in the
-/// process that compiles it is neither written nor read.
+/// The program of a compiled graph without its code. It is serialised only when it is stored, so a program that runs in
+/// the process that compiled it is neither written nor read.
 #[derive(Clone)]
 pub enum Program {
-    /// Bytes that [`StoredProgram::write`] wrote.
+    /// Bytes from [`StoredProgram::write`].
     Bytes(Arc<[u8]>),
-    /// As the backend made it.
+    /// The backend's in-memory form.
     Made(Arc<dyn StoredProgram>),
 }
 
-/// A program that can be written as bytes.
+/// A program that can be serialised.
 pub trait StoredProgram: Any + Send + Sync {
-    /// Appends it.
+    /// Appends the program to `out`.
     fn write(&self, out: &mut Vec<u8>);
 }
 
 impl Program {
-    /// Appends its bytes.
+    /// Appends the bytes of the program to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         match self {
             Self::Bytes(bytes) => out.extend_from_slice(bytes),
@@ -133,7 +134,7 @@ impl Program {
         }
     }
 
-    /// Its bytes.
+    /// Returns the bytes of the program.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.write(&mut bytes);
@@ -144,9 +145,9 @@ impl Program {
 /// Position-independent code, which may be empty.
 #[derive(Clone)]
 pub enum MachineCode {
-    /// In memory that is not executable.
+    /// Bytes in memory that is not executable.
     Bytes(Vec<u8>),
-    /// In executable memory that is never written, aligned to a page.
+    /// Executable memory that is never written, aligned to a page.
     Executable(Arc<dyn AsRef<[u8]> + Send + Sync>),
 }
 
@@ -169,11 +170,11 @@ pub struct PlanProgram {
 }
 
 impl PlanProgram {
-    /// The program of an artifact.
+    /// Returns the program of an artifact.
     ///
     /// # Errors
-    /// [`Code::Backend`] if it is another backend's, its bytes are no program, or its interface is that of another
-    /// plan.
+    /// [`Code::Backend`] if the artifact belongs to another backend, its bytes are not a valid program, or its
+    /// interface differs from the plan's.
     pub fn of(artifact: &Artifact) -> Result<Arc<Self>> {
         let refuse = |why: &str| Error::new(Code::Backend, format!("a program cannot be loaded: {why}"));
         match &artifact.program {
@@ -191,7 +192,7 @@ impl PlanProgram {
         }
     }
 
-    /// The program of these bytes; `None` if they are none, or the plan is not [sound](Plan::is_sound).
+    /// Decodes a program. Returns `None` if the bytes are invalid, or the plan is not [sound](Plan::is_sound).
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let mut from = Reader::new(bytes);
         let len = usize::read(&mut from)?;
@@ -200,7 +201,7 @@ impl PlanProgram {
         Some(Self { plan, table })
     }
 
-    /// The artifact of this program and its code.
+    /// Combines this program and its code to an artifact.
     pub fn artifact(self, code: MachineCode) -> Artifact {
         Artifact { interface: Interface::of(&self.plan), program: Program::Made(Arc::new(self)), code }
     }

@@ -1,4 +1,4 @@
-//! The reference executable: evaluates every op by its definition.
+//! Implements the reference executable, which evaluates every op by its definition.
 
 use super::Executable;
 use crate::error::{Result, in_op};
@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 struct Reference(Graph);
 
-/// An executable that evaluates the nodes of a graph in order. It is the fallback without a backend,
-/// and the oracle of tests.
+/// Returns an executable that evaluates the nodes of a graph in order. It is the fallback without a backend, and the
+/// oracle of tests.
 pub fn reference(graph: Graph) -> Arc<dyn Executable> {
     Arc::new(Reference(graph))
 }

@@ -1,9 +1,9 @@
-//! [`Roof`]: how fast a device can be.
+//! Defines the [`Roof`] of a device: its peak rates.
 
 use super::work::Work;
 use std::time::Duration;
 
-/// The rates of a device: those that no step exceeds.
+/// The roofline of a device: rates that no step exceeds.
 ///
 /// ```
 /// use ms_core::session::{Roof, Work};
@@ -13,22 +13,22 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, PartialEq, Debug)]
 pub struct Roof {
-    /// Operations of f32 in a second, of which a fused multiply-add is two.
+    /// Peak f32 operations per second. A fused multiply-add counts as two.
     pub operations: f64,
-    /// Bytes in a second, by the bytes that a step accesses, ascending: those of few bytes are in caches. The last one
-    /// is that of memory.
+    /// Peak bytes per second, by the number of bytes that a step accesses, ascending. Small sizes fit in caches, and
+    /// the last rate is that of memory.
     pub bytes: Vec<(u64, f64)>,
 }
 
 impl Roof {
-    /// The least time of a step: that of its operations or that of its bytes, whichever is longer.
+    /// Returns the roofline time of a step: the longer of the times of its operations and its bytes.
     pub fn time(&self, work: Work) -> Duration {
         let rate = self.bytes.iter().find(|it| work.bytes <= it.0).or(self.bytes.last());
         let bytes = rate.map_or(0.0, |it| work.bytes as f64 / it.1);
         Duration::from_secs_f64(bytes.max(work.operations as f64 / self.operations))
     }
 
-    /// The rates that a step exceeds: that of operations, and that of memory with more bytes than caches hold.
+    /// Returns the rates that a step exceeds: operations, and memory if it accesses more bytes than caches hold.
     pub fn exceeded(&self, work: Work, time: Duration) -> Exceeded {
         let most = |rate: f64| rate * time.as_secs_f64();
         let is_in_memory = |it: &&(u64, f64)| work.bytes >= it.0;
@@ -39,12 +39,12 @@ impl Roof {
     }
 }
 
-/// Rates that steps exceed, so that something else ran when they were measured.
+/// Rates that steps exceeded: other work disturbed their measurement.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Exceeded {
-    /// That of operations.
+    /// Whether the rate of operations was exceeded.
     pub operations: bool,
-    /// That of memory.
+    /// Whether the rate of memory was exceeded.
     pub memory: bool,
 }
 

@@ -1,13 +1,12 @@
-//! What the host waits for.
+//! Counts the points at which the host waits for a device.
 
 use crate::lower::{Plan, PlanStep, Repeat, is_stack};
 use crate::ops::definition;
 use crate::stored::stored;
 use std::fmt;
 
-/// What the host waits for while a compiled function runs on a device with memory of its own, by the number of
-/// places in the plan. One without any is given to the device as a whole, and the host goes on; it waits when it
-/// reads a result.
+/// The points in a plan at which the host waits while a compiled function runs on a device with separate memory. A plan
+/// without any is submitted as a whole, and the host continues until it reads a result.
 ///
 /// ```
 /// use ms_core::exec::Waits;
@@ -17,11 +16,11 @@ use std::fmt;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Waits {
-    /// Conditions of branches and loops, which the host reads.
+    /// Branches and loops with a condition that the host reads.
     pub conditions: usize,
-    /// Loops that keep values of a number of iterations that is known only then: on stacks.
+    /// Loops that stack values over a number of iterations known only at run time.
     pub stacks: usize,
-    /// Results whose sizes are known only when they are computed.
+    /// Inputs and results with sizes known only at run time.
     pub sizes: usize,
     /// Steps that act on the host, such as prints.
     pub host_steps: usize,
@@ -32,7 +31,7 @@ stored! {
 }
 
 impl Waits {
-    /// Those of a plan.
+    /// Counts the waits of a plan.
     pub fn of(plan: &Plan) -> Self {
         let mut waits = Self::default();
         for step in plan.routines.iter().flat_map(|it| &it.steps) {
@@ -56,7 +55,7 @@ impl Waits {
         waits
     }
 
-    /// Whether there is any.
+    /// Returns whether there is any wait.
     pub fn any(self) -> bool {
         self != Self::default()
     }

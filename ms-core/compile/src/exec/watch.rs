@@ -1,7 +1,7 @@
-//! Records of what runs, for profiles.
+//! Records executed steps for profiles.
 //!
-//! Nothing is recorded, and nothing is asked, unless the calling thread [watches](watched). Then runs are issued to
-//! [`Watched`], a driver around the device's that times every step.
+//! Nothing is recorded or queried unless the calling thread [is profiled](watched). Then runs are issued to
+//! [`Watched`], a driver that wraps the device's and times every step.
 
 use super::driver::{Check, ContractionOperand, Driver, EpilogueCall, KernelLaunch, LibraryCall, MemoryView};
 use super::work::{self, Work};
@@ -13,7 +13,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A step of a plan, or an op that was executed by itself.
+/// A step of a plan, or an eager op.
 ///
 /// ```
 /// use ms_core::{Tensor, ops, session::profile};
@@ -24,27 +24,27 @@ use std::time::{Duration, Instant};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// An op with the types of its operands, a contraction with its sizes, or a kernel with its extents.
+    /// The name: an op with the types of its operands, a contraction with its sizes, or a kernel with its extents.
     pub name: String,
-    /// The routine of a plan, and the number of the step there; `None` for an op by itself.
+    /// The routine of a plan, and the number of the step there; `None` for an eager op.
     pub step: Option<(Arc<str>, u32)>,
-    /// The number of its node in the traced graph, if that is known.
+    /// The number of the op's node in the traced graph, if it is known.
     pub node: Option<u32>,
-    /// The source location of its op, if that is known.
+    /// The source location of the op, if it is known.
     pub line: Option<String>,
-    /// When it began.
+    /// The start time.
     pub start: Instant,
-    /// How long it took.
+    /// The duration.
     pub time: Duration,
-    /// What it needed.
+    /// The operations and bytes.
     pub work: Work,
     /// Whether it ran by the reference evaluation of its op.
     pub by_reference: bool,
-    /// Its kernel in [`Records::kernels`].
+    /// The index of its kernel in [`Records::kernels`].
     pub kernel: Option<usize>,
 }
 
-/// What a thread recorded.
+/// The records of a thread.
 #[derive(Debug, Default)]
 pub struct Records {
     /// Steps and ops, in order.
@@ -55,7 +55,7 @@ pub struct Records {
     known: FxHashMap<usize, usize>,
 }
 
-/// A kernel, and its machine code.
+/// A kernel and its machine code.
 ///
 /// ```
 /// use ms_core::{Tensor, ops, session, tensor};
@@ -71,7 +71,7 @@ pub struct Records {
 pub struct KernelCopy {
     /// The kernel.
     pub kernel: Kernel,
-    /// Its machine code, position-independent; empty if it is interpreted.
+    /// The position-independent machine code; empty if the kernel is interpreted.
     pub code: Vec<u8>,
 }
 
@@ -80,7 +80,7 @@ pub struct KernelCopy {
 pub struct KernelView<'a> {
     /// The kernel.
     pub kernel: &'a Kernel,
-    /// Its machine code, if it has any.
+    /// The machine code, if there is any.
     pub code: Option<&'a [u8]>,
 }
 
@@ -90,17 +90,17 @@ thread_local! {
     static BY_REFERENCE: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Counts a step of this thread that runs by the reference evaluation of its op, as the backend has no code for it.
+/// Counts a step of this thread that runs by the reference evaluation of its op because the backend has no code for it.
 pub fn count_reference() {
     BY_REFERENCE.set(BY_REFERENCE.get() + 1);
 }
 
-/// Whether this thread records what it runs.
+/// Returns whether this thread records the steps that it runs.
 pub fn is_watched() -> bool {
     RECORDS.with_borrow(Option::is_some)
 }
 
-/// Records what `f` runs on this thread. Inside another call, the records are those of the inner one.
+/// Records the steps that `f` runs on this thread. Nested calls have separate records.
 pub fn watched<R>(f: impl FnOnce() -> R) -> (R, Records) {
     /// Restores the outer records, also when `f` unwinds.
     struct Outer(Option<Records>);
@@ -114,7 +114,7 @@ pub fn watched<R>(f: impl FnOnce() -> R) -> (R, Records) {
     (result, RECORDS.take().unwrap_or_default())
 }
 
-/// Runs an op by itself, and records it if this thread records.
+/// Runs an eager op, and records it if this thread is profiled.
 pub fn record_op<R>(
     what: impl FnOnce(&R) -> (String, Work, Option<String>),
     run: impl FnOnce() -> Result<R>,
@@ -140,7 +140,7 @@ pub fn record_op<R>(
     Ok(result)
 }
 
-/// Completes the records that were made since there were `from` of them: `line` has the source locations of nodes.
+/// Completes the records from index `from` on: `line` returns the source locations of nodes.
 pub fn locate(from: usize, line: impl Fn(u32) -> Option<String>) {
     RECORDS.with_borrow_mut(|records| {
         for record in records.iter_mut().flat_map(|it| it.list.iter_mut().skip(from)) {
@@ -151,7 +151,7 @@ pub fn locate(from: usize, line: impl Fn(u32) -> Option<String>) {
     });
 }
 
-/// The number of records of this thread so far.
+/// Returns the number of records of this thread.
 pub fn records_so_far() -> usize {
     RECORDS.with_borrow(|it| it.as_ref().map_or(0, |it| it.list.len()))
 }
@@ -164,7 +164,7 @@ fn add(record: Record) {
     });
 }
 
-/// The number of a kernel in the records, to which it is added the first time.
+/// Returns the index of a kernel in the records, and adds the kernel if it is new.
 fn number(KernelView { kernel, code }: KernelView<'_>) -> Option<usize> {
     RECORDS.with_borrow_mut(|it| {
         let records = it.as_mut()?;
@@ -180,7 +180,7 @@ fn number(KernelView { kernel, code }: KernelView<'_>) -> Option<usize> {
 /// A driver that runs every step when it is issued, waits for it, and records it.
 pub(super) struct Watched<'a, D>(pub &'a D);
 
-/// The commands of a watched driver, and the step that is issued next.
+/// The commands of a profiled driver, and the step that is issued next.
 pub(super) struct WatchedCommands<D: Driver> {
     own: D::Commands,
     step: Option<(Arc<str>, u32)>,
@@ -216,7 +216,7 @@ impl<D: Driver> Watched<'_, D> {
     }
 }
 
-/// What a step is.
+/// The description of a step.
 struct What {
     name: String,
     work: Work,
@@ -239,7 +239,7 @@ impl What {
         Self { name: work::op_name(call.op, &from), work, node: call.node, kernel: None }
     }
 
-    /// This and an epilogue of it.
+    /// Combines a step with one of its epilogues.
     fn then(self, epilogue: Self) -> Self {
         let Self { name, mut work, node, kernel } = self;
         work.operations = work.operations.saturating_add(epilogue.work.operations);
@@ -252,7 +252,8 @@ impl What {
     }
 }
 
-// SAFETY: every step is issued to the driver inside, with the contract of its caller.
+// SAFETY: every method passes its arguments unchanged to the same method of the inner driver, which upholds the
+// contract of `Driver`.
 unsafe impl<D: Driver> Driver for Watched<'_, D> {
     type Kernel = D::Kernel;
     type Commands = WatchedCommands<D>;
@@ -272,7 +273,7 @@ unsafe impl<D: Driver> Driver for Watched<'_, D> {
     }
 
     unsafe fn launch(&self, commands: &mut Self::Commands, kernel: &Self::Kernel, block: &[u64]) -> Result<()> {
-        // SAFETY: the caller's contract is the same.
+        // SAFETY: the arguments are those of this call, so the conditions of `launch` hold.
         let issue = |commands: &mut D::Commands| unsafe { self.0.launch(commands, kernel, block) };
         self.timed(commands, issue, || What::kernel(self.0.view(kernel), block))
     }
@@ -282,7 +283,7 @@ unsafe impl<D: Driver> Driver for Watched<'_, D> {
         commands: &mut Self::Commands,
         launches: &[KernelLaunch<'_, Self::Kernel>],
     ) -> Result<()> {
-        // SAFETY: the caller's contract is the same.
+        // SAFETY: the arguments are those of this call, so the conditions of `launch_together` hold.
         let issue = |commands: &mut D::Commands| unsafe { self.0.launch_together(commands, launches) };
         let what = || {
             let mut work = Work::default();
@@ -308,7 +309,7 @@ unsafe impl<D: Driver> Driver for Watched<'_, D> {
         operands: [ContractionOperand<'_>; 2],
         result: u64,
     ) -> Result<()> {
-        // SAFETY: the caller's contract is the same.
+        // SAFETY: the arguments are those of this call, so the conditions of `contract` hold.
         let issue = |commands: &mut D::Commands| unsafe { self.0.contract(commands, contraction, operands, result) };
         let what = || What {
             name: work::contraction_name(contraction),
@@ -326,11 +327,11 @@ unsafe impl<D: Driver> Driver for Watched<'_, D> {
         operands: [ContractionOperand<'_>; 2],
         epilogues: &[EpilogueCall<'_, Self::Kernel>],
     ) -> Result<()> {
-        // SAFETY: the caller's contract is the same.
+        // SAFETY: the arguments are those of this call, so the conditions of `contract_with` hold.
         let issue =
             |commands: &mut D::Commands| unsafe { self.0.contract_with(commands, contraction, operands, epilogues) };
         let what = || {
-            // The result of the contraction is in no memory.
+            // The result of the contraction is not materialised.
             let mut work = Work::of_contraction(contraction);
             let unstored = work::result_bytes(contraction);
             work.bytes -= unstored;
@@ -353,7 +354,7 @@ unsafe impl<D: Driver> Driver for Watched<'_, D> {
         operands: &[MemoryView],
         results: &[MemoryView],
     ) -> Result<()> {
-        // SAFETY: the caller's contract is the same.
+        // SAFETY: the conditions of `library` are those of `library_with` without epilogues.
         unsafe { self.library_with(commands, call, operands, results, &[]) }
     }
 
@@ -365,7 +366,7 @@ unsafe impl<D: Driver> Driver for Watched<'_, D> {
         results: &[MemoryView],
         epilogues: &[EpilogueCall<'_, Self::Kernel>],
     ) -> Result<()> {
-        // SAFETY: the caller's contract is the same.
+        // SAFETY: the arguments are those of this call, so the conditions of `library_with` hold.
         let issue =
             |commands: &mut D::Commands| unsafe { self.0.library_with(commands, call, operands, results, epilogues) };
         let what = || {
@@ -376,7 +377,7 @@ unsafe impl<D: Driver> Driver for Watched<'_, D> {
     }
 
     unsafe fn check(&self, commands: &mut Self::Commands, check: &Arc<Check>, operand: &MemoryView) -> Result<()> {
-        // SAFETY: the caller's contract is the same.
+        // SAFETY: the operand is that of this call: initialised, and written by nothing else.
         let issue = |commands: &mut D::Commands| unsafe { self.0.check(commands, check, operand) };
         let what = || {
             let ty = operand.ty();
@@ -388,24 +389,24 @@ unsafe impl<D: Driver> Driver for Watched<'_, D> {
     }
 
     unsafe fn copy(&self, commands: &mut Self::Commands, from: u64, to: u64, bytes: usize) -> Result<()> {
-        // SAFETY: the caller's contract is the same.
+        // SAFETY: the ranges are those of this call: live and disjoint, with no other accesses that conflict.
         let issue = |commands: &mut D::Commands| unsafe { self.0.copy(commands, from, to, bytes) };
         let work = Work { operations: 0, bytes: 2 * bytes as u64 };
         self.timed(commands, issue, || What { work, ..What::unknown("copy") })
     }
 
     unsafe fn set_number(&self, commands: &mut Self::Commands, to: u64, number: u64) -> Result<()> {
-        // SAFETY: the caller's contract is the same.
+        // SAFETY: `to` is the address of this call: eight live bytes that nothing else accesses.
         unsafe { self.0.set_number(&mut commands.own, to, number) }
     }
 
     unsafe fn condition(&self, commands: &mut Self::Commands, at: u64) -> Result<bool> {
-        // SAFETY: the caller's contract is the same.
+        // SAFETY: `at` is the address of this call: an initialised bool that nothing writes.
         unsafe { self.0.condition(&mut commands.own, at) }
     }
 
     unsafe fn numbers(&self, commands: &mut Self::Commands, at: &[u64], to: &mut [u64]) -> Result<()> {
-        // SAFETY: the caller's contract is the same.
+        // SAFETY: the addresses are those of this call: initialised numbers that nothing writes.
         unsafe { self.0.numbers(&mut commands.own, at, to) }
     }
 

@@ -1,11 +1,11 @@
-//! What steps need: operations and bytes, and the names that profiles have for them.
+//! Computes the operations and bytes of steps, and their names in profiles.
 
 use crate::ir::{Contraction, Inst, Kernel, LaneAxis, Role, Scope};
 use crate::ops;
 use crate::tensor::{Attrs, Op, Type};
 use std::fmt::Write;
 
-/// What a step needs.
+/// The operations and bytes of a step.
 ///
 /// ```
 /// use ms_core::{Tensor, ops, session::profile};
@@ -17,15 +17,15 @@ use std::fmt::Write;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Work {
-    /// Additions, multiplications and other instructions on elements; a fused multiply-add is two.
+    /// Additions, multiplications and other instructions on elements. A fused multiply-add counts as two.
     pub operations: u64,
-    /// Bytes of operands and results, each element once.
+    /// Bytes of operands and results. Each element counts once.
     pub bytes: u64,
 }
 
 impl Work {
-    /// That of a call of a kernel with this block. Iterations of a loop inside, whose number depends on values, count
-    /// as one.
+    /// Returns the work of a kernel call with this argument block. Loops inside a kernel count as one iteration, since
+    /// their trip counts depend on values.
     pub fn of_kernel(kernel: &Kernel, block: &[u64]) -> Self {
         let extents = &block[..kernel.loops()];
         let par = kernel.par as usize;
@@ -44,7 +44,7 @@ impl Work {
                 Role::Position | Role::Immediate => return 0,
                 Role::Input | Role::Output | Role::Indexed => &block[kernel.param_word(at) + 1..][..extents.len()],
             };
-            // An operand that is read at positions is read once per point, wherever that is.
+            // A gathered operand is read once per point, wherever its elements are.
             let moves = |stride: u64| stride != 0 || param.role == Role::Indexed;
             let elements = extents.iter().zip(strides).filter(|it| moves(*it.1));
             elements.fold(param.dtype.size() as u64, |all, it| all.saturating_mul(*it.0))
@@ -52,7 +52,7 @@ impl Work {
         Self { operations, bytes: accessed.fold(0, u64::saturating_add) }
     }
 
-    /// That of a contraction whose result is stored.
+    /// Returns the work of a contraction with a materialised result.
     pub fn of_contraction(contraction: &Contraction) -> Self {
         let Contraction { batch, m, n, k, .. } = contraction;
         let terms = [batch, m, n, k].into_iter().fold(1u64, |all, it| all.saturating_mul(Contraction::size(it) as u64));
@@ -60,7 +60,7 @@ impl Work {
         Self { operations: terms.saturating_mul(2), bytes: bytes.fold(0, u64::saturating_add) }
     }
 
-    /// That of an op with operands and results of these types: see [`ops::flops`].
+    /// Returns the work of an op with operands and results of these types: see [`ops::flops`].
     pub fn of_op(op: Op, attrs: &Attrs, operands: &[&Type], results: &[Type]) -> Self {
         let bytes = |ty: &Type| ty.numel().unwrap_or(0).saturating_mul(ty.dtype.size()) as u64;
         let all = operands.iter().copied().chain(results).map(bytes);
@@ -68,7 +68,7 @@ impl Work {
     }
 }
 
-/// The operations of an instruction on one element.
+/// Returns the number of operations of an instruction on one element.
 fn operations_of(inst: &Inst) -> u64 {
     match inst {
         Inst::Load(_) | Inst::Store(..) | Inst::Const(_) | Inst::Index(_) | Inst::Gather(..) => 0,
@@ -79,19 +79,19 @@ fn operations_of(inst: &Inst) -> u64 {
     }
 }
 
-/// Bytes of the elements of an operand of a contraction, or of its result, number 2.
+/// Returns the bytes of the elements of an operand of a contraction, or of its result (number 2).
 fn operand_bytes(contraction: &Contraction, operand: usize) -> u64 {
     let axes = contraction.axes_of(operand).filter(|it| it.strides[operand] != 0);
     let size = contraction.types.all()[operand].size() as u64;
     axes.fold(size, |all, it| all.saturating_mul(it.size as u64))
 }
 
-/// Bytes of the result of a contraction.
+/// Returns the bytes of the result of a contraction.
 pub fn result_bytes(contraction: &Contraction) -> u64 {
     operand_bytes(contraction, 2)
 }
 
-/// A kernel by its extents, its reductions, and the number of its instructions.
+/// Formats a kernel by its extents, its reductions, and the number of its instructions.
 pub fn kernel_name(kernel: &Kernel, block: &[u64]) -> String {
     let extents = &block[..kernel.loops()];
     let points = kernel.par as usize + usize::from(kernel.lanes == LaneAxis::Parallel);
@@ -109,7 +109,7 @@ pub fn kernel_name(kernel: &Kernel, block: &[u64]) -> String {
     name
 }
 
-/// A contraction by its sizes: batch, m, k, n.
+/// Formats a contraction by its sizes: batch, m, k, n.
 pub fn contraction_name(contraction: &Contraction) -> String {
     let Contraction { batch, m, n, k, types, .. } = contraction;
     let [m, k, n] = [m, k, n].map(|it| Contraction::size(it));
@@ -120,7 +120,7 @@ pub fn contraction_name(contraction: &Contraction) -> String {
     format!("product {batch}[{m}, {k}] [{k}, {n}] {}", types.a)
 }
 
-/// An op with the types of its operands.
+/// Formats an op with the types of its operands.
 pub fn op_name(op: Op, operands: &[&Type]) -> String {
     let operands: Vec<String> = operands.iter().map(|it| it.to_string()).collect();
     format!("{} {}", op.name(), operands.join(", "))

@@ -1,17 +1,17 @@
-//! Elementwise nodes that read the same elements.
+//! Finds horizontally fusible elementwise nodes: siblings that read the same elements.
 
 use super::flat::{Access, Flat, Kind, NodeIndex, ValueIndex};
 use crate::tensor::{Attrs, Op};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-/// Elementwise nodes with attributes, by op and operands: several that differ in their attributes only are results of
-/// one function, which one kernel computes from elements that it reads once.
+/// Elementwise nodes with attributes, by op and operands. Nodes that differ only in their attributes are results of one
+/// function, so one kernel computes them all and reads each element once.
 #[derive(Default)]
 pub(super) struct Alike(FxHashMap<(Op, SmallVec<[ValueIndex; 4]>), NodeIndex>);
 
 impl Alike {
-    /// The last node before this one that differs from it in its attributes only.
+    /// Returns the last node before `index` that differs from it only in its attributes.
     pub fn of(&mut self, flat: &Flat, index: NodeIndex) -> Option<NodeIndex> {
         let node = &flat.nodes[index];
         let Kind::Map(op) = node.kind else { return None };

@@ -16,8 +16,8 @@ use crate::ir::{Contraction, Graph, ParamId};
 use crate::ops::definition;
 use crate::tensor::Layout;
 
-/// The routine of a graph that was lowered to these steps; kernels, constants and source locations are added
-/// to `routines`.
+/// Builds the routine of a graph that was lowered to `steps`. Adds kernels, constants and source locations to
+/// `routines`.
 pub(super) fn assemble(graph: &Graph, flat: &Flat, steps: Vec<Draft>, routines: &mut Routines) -> Routine {
     let mut assembly = Assembly { flat, routines, routine: Routine::default(), buffers: vec![None; flat.values.len()] };
     assembly.routine.name = graph.name().to_owned();
@@ -36,7 +36,7 @@ struct Assembly<'a> {
     flat: &'a Flat,
     routines: &'a mut Routines,
     routine: Routine,
-    /// By value, its buffer, if a step accesses it.
+    /// The buffer of each value, if a step accesses it.
     buffers: Vec<Option<BufferId>>,
 }
 
@@ -46,7 +46,7 @@ impl Assembly<'_> {
         let mut lifetimes: Vec<Lifetime> = Vec::new();
         // Most steps write a value that no other step writes.
         self.routine.buffers.reserve(steps.len());
-        // By value, its lifetime in the arena.
+        // The lifetime in the arena of each value.
         let mut intermediates: Vec<Option<usize>> = vec![None; self.flat.values.len()];
         for (step, draft) in steps.iter().enumerate() {
             for it in draft.uses(self.flat) {
@@ -174,7 +174,8 @@ impl Assembly<'_> {
         ContractionStep { contraction, a: self.span(a), b: self.span(b), result }
     }
 
-    /// An epilogue of a contraction with this result; one that does not read it goes through its rows.
+    /// Builds an epilogue of a contraction with this result. An epilogue that does not read the result iterates over
+    /// its rows.
     fn epilogue(&self, contraction: &Contraction, result: ValueIndex, emitted: Emitted) -> Epilogue {
         let Emitted { kernel, nest, args, .. } = emitted;
         let at = args.iter().position(|it| it.value == result);
@@ -203,7 +204,7 @@ impl Assembly<'_> {
         }
     }
 
-    /// The location of an operand's first element.
+    /// Returns the location of an operand's first element.
     fn span(&self, access: &Access) -> Span {
         let value = access.value().expect("operands of these steps are in memory");
         let first = if access.layout.numel() == 0 { 0 } else { access.layout.offset() };
@@ -221,7 +222,7 @@ impl Assembly<'_> {
     }
 }
 
-/// A loop with operands and results in the order of [`RegionLoop`].
+/// Builds a loop with operands and results in the order of [`RegionLoop`].
 fn repeated(region: &RegionLoop, taken: &[Span], given: &[Span]) -> Loop {
     let mut given = given.iter().copied();
     let mut next_given = || given.next().expect("a loop has as many results as its region says");

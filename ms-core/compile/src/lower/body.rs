@@ -1,4 +1,4 @@
-//! Bodies of elementwise nodes, and costs of nodes.
+//! Builds the bodies of elementwise nodes and computes the costs of nodes.
 
 use super::flat::{Flat, FlatNode, Kind};
 use crate::ir::{KernelBuilder, LaneAxis, Scope, Val};
@@ -7,7 +7,7 @@ use crate::target::{Cost, Target};
 use crate::tensor::DType;
 use smallvec::SmallVec;
 
-/// The cost of a node, determined by building its body.
+/// Returns the cost of a node, determined by building its body.
 pub(super) fn weigh(flat: &Flat, node: &FlatNode, target: &Target) -> Cost {
     let mut body = KernelBuilder::new(0, 0, LaneAxis::Parallel);
     let values: SmallVec<[Val; 4]> = node.inputs.iter().map(|it| body.constant(0i64, it.dtype)).collect();
@@ -30,8 +30,8 @@ pub(super) fn weigh(flat: &Flat, node: &FlatNode, target: &Target) -> Cost {
     Cost { insts: (cost.insts - values.len()).max(1), ..cost }
 }
 
-/// The cost of a gather. If adjacent elements have the same position, it is computed outside the lanes;
-/// otherwise lanes are read one by one.
+/// Returns the cost of a gather. If adjacent elements have the same index, it is computed outside the lanes; otherwise
+/// lanes are read one by one.
 fn gather_cost(flat: &Flat, node: &FlatNode) -> Cost {
     let index = &node.inputs[1].layout;
     let last = (0..index.rank()).rfind(|&axis| index.shape()[axis] != 1);
@@ -40,7 +40,7 @@ fn gather_cost(flat: &Flat, node: &FlatNode) -> Cost {
     Cost { insts: if varies { 8 } else { 4 }, is_wide }
 }
 
-/// The body of an elementwise or generated node.
+/// Emits the body of an elementwise or generated node.
 pub(super) fn apply(flat: &Flat, node: &FlatNode, body: &mut KernelBuilder, values: &[Val]) -> Val {
     match node.kind {
         Kind::Copy => values[0],

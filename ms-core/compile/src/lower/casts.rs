@@ -1,7 +1,7 @@
-//! Casts around contractions, which read operands and write results of narrower types themselves.
+//! Folds casts around contractions into the types that these read and write.
 //!
-//! An operand that is widened to the type of the accumulators is read in its own type: widening is exact, and sums are
-//! the same. A result that is only read narrowed is written in that type, rounded once.
+//! An operand that is widened to the accumulator type is read in its own type: widening is exact, so sums do not
+//! change. A result that is only read after narrowing is written in the narrow type, rounded once.
 
 use super::body::apply;
 use super::flat::{Access, Flat, FlatNode, Kind, NodeIndex, Origin, Source};
@@ -10,7 +10,7 @@ use crate::ir::{ContractionRanks, Inst, KernelBuilder, LaneAxis, Role, Scope, St
 use crate::tensor::{DType, Layout};
 use smallvec::SmallVec;
 
-/// Replaces operands and results of contractions that are casts by what is cast.
+/// Replaces operands and results of contractions that are casts by the operands of the casts.
 pub(super) fn fold_casts(flat: &mut Flat) {
     let contractions: Vec<NodeIndex> =
         (0..flat.nodes.len()).filter(|&it| matches!(flat.nodes[it].kind, Kind::Contraction(_))).collect();
@@ -31,7 +31,7 @@ pub(super) fn fold_casts(flat: &mut Flat) {
     for node in contractions {
         let result = flat.nodes[node].outputs[0];
         let Some(cast) = readers[result].filter(|&it| narrows(flat, it)) else { continue };
-        // The node of the cast computes what nobody reads.
+        // The node of the cast now computes a value without uses.
         let narrow = std::mem::replace(&mut flat.nodes[cast].outputs[0], result);
         flat.nodes[node].outputs[0] = narrow;
         flat.nodes[cast].inputs.clear();
@@ -44,8 +44,7 @@ pub(super) fn fold_casts(flat: &mut Flat) {
     }
 }
 
-/// What an operand of a contraction is read from, if it is the result of a cast to the type of accumulators that is
-/// exact.
+/// Returns the source of a contraction's operand if the operand is an exact cast to the accumulator type.
 fn widened(flat: &Flat, access: &Access, ranks: ContractionRanks, operand: usize) -> Option<Access> {
     let cast = &flat.nodes[flat.producer(access.value()?)?];
     let [from] = &cast.inputs[..] else { return None };
@@ -64,8 +63,8 @@ fn widened(flat: &Flat, access: &Access, ranks: ContractionRanks, operand: usize
     fits.then_some(Access { layout, ..*from })
 }
 
-/// Returns whether an operand of a contraction is read fast: of a matrix, the stride of one axis is one, and the other
-/// one at least that axis' size; of one with more axes, some neighbours are adjacent.
+/// Returns whether the strides of a contraction's operand allow fast reads. A matrix needs one axis of stride one, and
+/// another with a stride of at least that axis' size. With more axes, one of them needs stride one.
 pub(super) fn is_read_fast(layout: &Layout, ranks: ContractionRanks) -> bool {
     let rank = layout.rank();
     if ranks.k != 1 || rank != ranks.batch + 2 {
@@ -80,8 +79,7 @@ pub(super) fn is_read_fast(layout: &Layout, ranks: ContractionRanks) -> bool {
     dense(columns, rows) || dense(rows, columns)
 }
 
-/// Returns whether the elements of an operand, the left one or the right one, are evenly spaced along all axes of terms
-/// together.
+/// Returns whether an operand (0 is left, 1 is right) is evenly spaced along all reduction dimensions together.
 pub(super) fn sums_evenly(layout: &Layout, ranks: ContractionRanks, operand: usize) -> bool {
     let first = if operand == 0 { layout.rank() - ranks.k } else { ranks.batch };
     let axes = (first..first + ranks.k).filter(|&it| layout.shape()[it] != 1);
@@ -91,7 +89,7 @@ pub(super) fn sums_evenly(layout: &Layout, ranks: ContractionRanks, operand: usi
     axes.windows(2).all(follows)
 }
 
-/// By value, the node that is its only reader, and reads it whole.
+/// Returns for each value the node that is its only reader and reads it whole.
 fn only_readers(flat: &Flat) -> Vec<Option<NodeIndex>> {
     let uses = flat.uses();
     let mut readers = vec![None; flat.values.len()];
@@ -105,14 +103,14 @@ fn only_readers(flat: &Flat) -> Vec<Option<NodeIndex>> {
     readers
 }
 
-/// Returns whether a node rounds, or wraps, its only operand to a type of the same accumulators.
+/// Returns whether a node narrows its only operand to a type with the same accumulator type, by rounding or wrapping.
 fn narrows(flat: &Flat, node: NodeIndex) -> bool {
     let node = &flat.nodes[node];
     let fits = |to: DType| to != node.inputs[0].dtype && to.compute() == node.inputs[0].dtype;
     converted(flat, node).is_some_and(fits)
 }
 
-/// The type that a node converts its only operand to by a single instruction, if that is all that it does.
+/// Returns the result type of a node that only converts its operand by a single instruction.
 fn converted(flat: &Flat, node: &FlatNode) -> Option<DType> {
     let (Kind::Map(_), [from]) = (node.kind, &node.inputs[..]) else { return None };
     let mut body = KernelBuilder::new(0, 0, LaneAxis::Parallel);

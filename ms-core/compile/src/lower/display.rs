@@ -10,7 +10,7 @@ use crate::ir::text::{InputNames, write_attrs};
 use std::fmt::{self, Display, Formatter};
 
 impl Plan {
-    /// The plan as text: kernels with their bodies, then the routines.
+    /// Formats the plan as text: kernels with their bodies, then the routines.
     ///
     /// ```text
     /// k0 = kernel par=0 lanes=parallel seq=0
@@ -27,7 +27,7 @@ impl Plan {
         fmt::from_fn(|f| write_plan(self, &PlanNames::default(), f))
     }
 
-    /// The plan as text, with the names of inputs: `b0 = input 0 %x, 16 bytes`.
+    /// Formats the plan as text with the names of inputs: `b0 = input 0 %x, 16 bytes`.
     pub fn display_named(&self, names: &PlanNames) -> impl Display {
         fmt::from_fn(|f| write_plan(self, names, f))
     }
@@ -171,7 +171,7 @@ fn call(plan: &Plan, call: &KernelCall) -> String {
     format!("k{} {extents:?}({})", kernel.0, arguments(plan, *kernel, None, args))
 }
 
-/// The arguments of a kernel, of which one may be the result of a contraction.
+/// Formats the arguments of a kernel. `result` is the param of a contraction's result, if there is one.
 fn arguments(plan: &Plan, kernel: KernelId, result: Option<ParamId>, args: &[Argument]) -> String {
     let mut args = args.iter();
     join(plan.kernels[kernel.0 as usize].params.iter().enumerate().map(|(at, param)| {
@@ -181,7 +181,7 @@ fn arguments(plan: &Plan, kernel: KernelId, result: Option<ParamId>, args: &[Arg
     }))
 }
 
-/// A buffer with its strides, in elements.
+/// Formats a buffer with its strides, in elements.
 fn argument(arg: &Argument, size: usize) -> String {
     let strides: Vec<i64> = arg.strides.iter().map(|it| it / size as i64).collect();
     let offset = if arg.offset == 0 { String::new() } else { format!("+{}", arg.offset) };

@@ -1,7 +1,7 @@
-//! Elementwise ops on a result that consists of slices, computed slice by slice.
+//! Distributes elementwise ops over results that consist of slices.
 //!
-//! `f(concat(a, b))` is `concat(f(a), f(b))`, which stores nothing before `f` is computed. The other operands
-//! of `f` must be in memory anyway: an operand that another kernel computes might be fused with `f` instead.
+//! `f(concat(a, b))` becomes `concat(f(a), f(b))`, so the concatenation is not materialised before `f`. The other
+//! operands of `f` must be in memory anyway: an operand that another kernel computes might be fused with `f` instead.
 
 use super::flat::{Access, Accesses, Flat, FlatNode, Kind, NodeIndex, Origin, ValueIndex};
 use super::sink::Steps;
@@ -31,7 +31,7 @@ pub(super) fn distribute(flat: &mut Flat) {
     flat.retain_nodes(|index, _| next.next_if_eq(&index).is_none());
 }
 
-/// The steps of the slices of a result along its axes; `None` for a slice without elements.
+/// The steps of each slice of a result along its axes; `None` for an empty slice.
 type SliceSteps = SmallVec<[Option<Steps>; 2]>;
 
 struct Distributed<'a> {
@@ -48,7 +48,7 @@ impl Distributed<'_> {
         self.flat.nodes.push(node);
     }
 
-    /// The node whose slices a node should be computed for, and these.
+    /// Returns the node over whose slices `node` should be distributed, and those slices.
     fn slices(&self, node: &FlatNode) -> Option<(NodeIndex, SliceSteps)> {
         if !matches!(node.kind, Kind::Map(_)) {
             return None;

@@ -1,8 +1,8 @@
-//! Iteration domains: the axes that the members of a fusion group share.
+//! Defines iteration domains: the axes that the members of a fusion group share.
 //!
-//! Members may have different shapes as long as they iterate over the same elements in the same order: the
-//! domain is the coarsest shape that refines all of theirs, with axes of size one dropped. `[6, 4]` and
-//! `[2, 3, 4]` share the domain `[2, 3, 4]`.
+//! Members may have different shapes as long as they iterate over the same elements in the same order. The domain is
+//! the coarsest shape that refines all of theirs, with axes of size one dropped. `[6, 4]` and `[2, 3, 4]` share the
+//! domain `[2, 3, 4]`.
 
 use super::nest::{Axis, kept_strides, reduction_lanes};
 use crate::ir::LaneAxis;
@@ -80,18 +80,18 @@ impl Domain {
         self.axes.iter().any(|it| it.reduced)
     }
 
-    /// Number of elements of a part.
+    /// Returns the number of elements of a part.
     pub fn numel(&self, part: Part) -> usize {
         self.sizes_of(part).product()
     }
 
-    /// The part that a value with that many elements is computed over.
+    /// Returns the part that a value with `numel` elements is computed over.
     pub fn part(&self, numel: usize) -> Option<Part> {
         [Part::All, Part::Kept].into_iter().find(|&part| self.numel(part) == numel)
     }
 
-    /// Returns whether rows are reduced that are too short to be the lanes: values over all axes then have no
-    /// unit stride along the lanes, and cannot be stored.
+    /// Returns whether the group reduces rows that are too short to be the lanes. Values over all axes then have no
+    /// unit stride along the lanes and cannot be stored.
     pub fn has_short_rows(&self) -> bool {
         self.axes.last().is_some_and(|it| it.reduced) && reduction_lanes(&self.axes) == LaneAxis::Parallel
     }
@@ -104,7 +104,7 @@ impl Domain {
         self.axes.iter().filter(move |it| part == Part::All || !it.reduced).map(|it| it.size)
     }
 
-    /// The domain with its axes split as `shape` requires.
+    /// Returns the domain with its axes split as `shape` requires.
     pub fn refine(&self, part: Part, shape: &[usize]) -> Option<Self> {
         if self.sizes_of(part).eq(shape.iter().copied().filter(|&it| it != 1)) {
             return Some(self.clone());
@@ -123,7 +123,7 @@ impl Domain {
         Some(Self { axes })
     }
 
-    /// The domain of a group that this one joins to reduce the axes `reduced` of `shape`.
+    /// Returns the domain of a group that this one joins to reduce the axes `reduced` of `shape`.
     pub fn reduce(&self, shape: &[usize], reduced: &[usize]) -> Option<Self> {
         let fixed = self.is_reduced();
         let splits = factors(&self.sizes(Part::All), shape)?;
@@ -134,7 +134,7 @@ impl Domain {
         Some(Self { axes: axes.collect() })
     }
 
-    /// The domain of two merged groups.
+    /// Returns the domain of two merged groups.
     pub fn unify(&self, other: &Self) -> Option<Self> {
         match (self.is_reduced(), other.is_reduced()) {
             (true, true) => {
@@ -150,7 +150,7 @@ impl Domain {
         }
     }
 
-    /// The strides of a view of a part's shape along all axes, in elements.
+    /// Returns the strides of a view of a part's shape along all axes, in elements.
     pub fn walk(&self, part: Part, layout: &Layout) -> Option<Strides> {
         // Axes of size one, which only single reductions have, are supported only here.
         if self.sizes_of(Part::All).eq(layout.shape().iter().copied()) {
@@ -165,7 +165,7 @@ impl Domain {
         self.axes.iter().map(stride).collect()
     }
 
-    /// The strides of a row-major value of a part's shape.
+    /// Returns the strides of a row-major value of a part's shape.
     pub fn dense(&self, part: Part) -> Strides {
         match part {
             Part::All => Layout::contiguous(&self.sizes(Part::All)).strides().into(),
@@ -173,8 +173,8 @@ impl Domain {
         }
     }
 
-    /// Returns whether an operand that begins at `first` stays, at each step of the first `rows` axes, in the row of so
-    /// many elements of a row-major value that has these axes and rows.
+    /// Returns whether an operand stays within one row at each step of the first `rows` axes. The operand begins at
+    /// `first`; the row has `row` elements and belongs to a row-major value with these axes.
     pub fn stays_in_rows(&self, rows: usize, row: usize, first: usize, strides: &[isize]) -> bool {
         let mut step = row as isize;
         for (axis, &stride) in self.axes[..rows].iter().zip(strides).rev() {
@@ -191,8 +191,8 @@ impl Domain {
         low >= 0 && high < row as isize
     }
 
-    /// Returns whether an operand with these strides can be read by reduced lanes: the last axes are one run,
-    /// or are split so that `multiple` divides the inner part.
+    /// Returns whether reduced lanes can read an operand with these strides. The last axes must be one run, or be split
+    /// so that `multiple` divides the inner part.
     pub fn run_fits(&self, strides: &[isize], multiple: usize) -> bool {
         if reduction_lanes(&self.axes) == LaneAxis::Parallel {
             return true;
@@ -211,9 +211,9 @@ impl Domain {
         true
     }
 
-    /// The number of adjacent elements that a kernel over this domain writes at a time, lane by lane, to a
-    /// result with these strides; all elements if it has one element for all lanes. Returns `None` if the
-    /// lanes are not adjacent.
+    /// Returns how many adjacent elements a kernel over this domain writes at a time to a result with these strides. If
+    /// the result has one element for all lanes, that is all of its elements. Returns `None` if the lanes are not
+    /// adjacent.
     pub fn run(&self, part: Part, strides: &[isize]) -> Option<usize> {
         let lanes = reduction_lanes(&self.axes);
         if part == Part::Kept && lanes == LaneAxis::Reduced {

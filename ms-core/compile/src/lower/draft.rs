@@ -1,13 +1,13 @@
-//! Steps whose buffers are not placed in memory yet.
+//! Defines steps whose buffers have no memory yet.
 
 use super::emitted::Emitted;
 use super::flat::{Access, Flat, NodeIndex, Origin, ValueIndex};
 use smallvec::SmallVec;
 
-/// A step whose buffers are not placed in memory yet.
+/// A step whose buffers have no memory yet.
 pub(super) enum Draft {
     Kernel(Box<Emitted>),
-    /// Kernels, none of which accesses what another one writes.
+    /// Independent kernels: none accesses a value that another writes.
     Kernels(Vec<Emitted>),
     /// A contraction with its epilogues, which compute with its result.
     Contraction(NodeIndex, Vec<Emitted>),
@@ -20,7 +20,7 @@ pub(super) enum Draft {
 /// A value that a step accesses.
 pub(super) struct Use {
     pub value: ValueIndex,
-    /// A value that the step reads and this one may overwrite.
+    /// A value that the step reads and may overwrite with this one.
     pub over: Option<ValueIndex>,
 }
 
@@ -67,8 +67,8 @@ impl Draft {
         }
     }
 
-    /// The results that the step may write over inputs of the routine, as far as only this step reads and
-    /// writes them.
+    /// Returns the results that the step may write over inputs of the routine, considering only its own reads and
+    /// writes.
     pub fn over_inputs(&self, flat: &Flat) -> SmallVec<[OverInput; 4]> {
         let over = |result: ValueIndex, operand: ValueIndex| match flat.values[operand].origin {
             Origin::Input(input) => Some(OverInput { result, operand, input }),
@@ -96,9 +96,10 @@ impl Draft {
         }
     }
 
-    /// The values that no result of a kernel of the step may overwrite, sorted: what several of them access, which run
-    /// in any order or on a part of the results each, and the operands of an op with epilogues, a part of whose results is
-    /// written while other parts are computed. A part of the result of a library op is not needed after its epilogues.
+    /// Returns the sorted values that no kernel's result in this step may overwrite. Kernels of a step run in any
+    /// order, or on one tile of the result each. So values that several of them access are live throughout. The
+    /// operands of an op with epilogues are live while tiles of its result are written. A tile of a library op's result
+    /// is dead after its epilogues.
     fn kept(&self, flat: &Flat) -> SmallVec<[ValueIndex; 8]> {
         let (kernels, operands) = match self {
             Self::Kernel(_) | Self::Whole(_) => return SmallVec::new(),
@@ -121,7 +122,8 @@ impl Draft {
     }
 }
 
-/// The values of an op with epilogues: its operands, then its result. That of a contraction is in no memory.
+/// Returns the operands of an op with epilogues, then its result unless that is a contraction's, which is not
+/// materialised.
 fn operands(flat: &Flat, node: NodeIndex) -> SmallVec<[ValueIndex; 4]> {
     let node = &flat.nodes[node];
     node.inputs.iter().filter_map(Access::value).chain(node.outputs.iter().copied()).collect()

@@ -1,4 +1,4 @@
-//! The kernel of a fusion group: its operands, loops and body.
+//! Emits the kernel of a fusion group: its operands, loops and body.
 
 use super::body::apply;
 use super::domain::{Domain, Part};
@@ -19,9 +19,9 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::rc::Rc;
 
-/// The kernel of a group, one of those of `routines`. `stores` determines where its values are written.
+/// Emits the kernel of a group into `routines`. `stores` determines where its values are written.
 ///
-/// Adds values to `flat` that the kernel keeps in memory between its loops.
+/// Adds to `flat` the values that the kernel spills to memory between its loops.
 pub(super) fn emit(
     flat: &mut Flat,
     groups: &Groups,
@@ -36,7 +36,7 @@ pub(super) fn emit(
     let domain = group.domain.as_ref().expect("only kernels are emitted");
     let nodes = group.nodes.iter().map(|&it| &flat.nodes[it]);
     let generates = nodes.clone().any(|it| matches!(it.kind, Kind::Generate(_)));
-    // The loops of an epilogue are the axes of the result, or of its rows, whichever could be one.
+    // Axes are not merged where loops must correspond to them: in epilogues and generated values.
     let apart = match (generates, group.rows, group.op) {
         (false, Some(rows), _) => domain.axes().len().min(rows + 1),
         (true, ..) | (_, _, Some(_)) => domain.axes().len(),
@@ -75,9 +75,9 @@ pub(super) fn emit(
 struct Operands {
     args: Vec<Arg>,
     walks: Vec<Walk>,
-    /// Params that are read: by value, first element, and strides.
+    /// Params that are read, by value, first element and strides.
     read: FxHashMap<(ValueIndex, usize, Strides), ParamId>,
-    /// Params that are read at positions: by value, first element, strides, and axis.
+    /// Params that are gathered from, by value, first element, strides and axis.
     indexed: FxHashMap<(ValueIndex, usize, Strides, Positions), ParamId>,
     written: FxHashMap<ValueIndex, ParamId>,
     /// Params that are slices of other values, by the value that is written to them.
@@ -145,7 +145,7 @@ impl Operands {
         }
         out.place_scratch(flat, domain, stages);
         let back = stages.rounds.iter().flat_map(|it| &it.reloaded).copied();
-        // Values that are in one place one after the other have one param.
+        // Values that share memory one after the other share one param.
         let mut params: FxHashMap<ParamId, ParamId> = FxHashMap::default();
         for value in back.collect::<std::collections::BTreeSet<_>>() {
             let written = out.written[&value];
@@ -159,17 +159,17 @@ impl Operands {
         Ok(out)
     }
 
-    /// Assigns memory to values that are passed between loops: that of a result that is not written before the
-    /// last read, or a separate buffer. A loop reads an element before it writes one, so that a value may be
-    /// written where the loop reads another for the last time.
+    /// Assigns memory to values that are passed between loops. Such a value gets the memory of a result that is first
+    /// written after the value's last read, or a separate buffer. A loop reads an element before it writes one. So the
+    /// loop with the last read of a value may write its memory.
     fn place_scratch(&mut self, flat: &mut Flat, domain: &Domain, stages: &Stages) {
-        /// Memory for values, one after the other.
+        /// Memory that values use one after the other.
         struct Place {
             param: ParamId,
             dtype: DType,
-            /// The last loop that reads the value in it.
+            /// The last loop that reads its current value.
             last: Option<usize>,
-            /// The loop that writes the result whose memory it is.
+            /// The loop that writes the result that owns this memory.
             end: Option<usize>,
         }
         let results = stages.rounds.iter().flat_map(|it| &it.stored).copied();
@@ -220,7 +220,7 @@ struct Emitter<'a> {
     reductions: FxHashMap<NodeIndex, Val>,
 }
 
-/// What a value of the body represents.
+/// The key of a value in the body.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Key {
     /// The result of a member.
@@ -251,7 +251,7 @@ impl Emitter<'_> {
         self.body.finish()
     }
 
-    /// The instructions that run once per point: the results of the previous loop, then the members.
+    /// Emits the instructions that run once per point: the results of the previous loop, then the members.
     fn point(&mut self, members: &[NodeIndex]) {
         let mut finished: Vec<(NodeIndex, Val)> = self.reductions.drain().collect();
         finished.sort_unstable_by_key(|it| it.0);
@@ -329,14 +329,14 @@ impl Emitter<'_> {
         val
     }
 
-    /// The buffer that a gather reads.
+    /// Returns the param of the buffer that a gather reads.
     fn indexed(&self, access: &Access, part: Part, axis: Positions) -> ParamId {
         let value = access.value().expect("what is read at positions is in memory");
         let strides = self.domain.walk(part, &access.layout).expect("the operand was gathered with this walk");
         self.operands.indexed[&(value, access.layout.offset(), strides, axis)]
     }
 
-    /// The position along each axis of a generated value, whose group has one loop per axis.
+    /// Returns the index along each axis of a generated value, whose group has one loop per axis.
     fn position(&mut self, value: ValueIndex) -> SmallVec<[Val; 4]> {
         let shape = &self.flat.values[value].shape;
         let axes = self.domain.axes();

@@ -1,4 +1,4 @@
-//! The kernel of a fusion group, and which of its arguments may share memory.
+//! Defines the kernel of a fusion group with its arguments, and which of them may share memory.
 
 use super::domain::Part;
 use super::flat::{Flat, ValueIndex};
@@ -13,36 +13,36 @@ use std::rc::Rc;
 pub(super) struct Emitted {
     pub kernel: KernelId,
     pub nest: Rc<Nest>,
-    /// When the kernel accesses each of the buffers.
+    /// The accesses of each param by the kernel.
     pub accesses: Rc<[ParamAccess]>,
     /// The buffers, in the order of the kernel's params.
     pub args: Vec<Arg>,
 }
 
-/// A buffer of a call.
+/// An argument of a kernel call.
 #[derive(PartialEq)]
 pub(super) struct Arg {
     pub value: ValueIndex,
     pub role: Role,
     /// The first element, in elements.
     pub offset: usize,
-    /// The axis of a value that is read at positions.
+    /// The axis of a value that the kernel gathers along.
     pub axis: Option<IndexedAxis>,
-    /// The axes of the domain that the whole value has, if the kernel traverses it in their order.
+    /// The part of the domain that the whole value covers, if the kernel traverses it in row-major order.
     pub dense: Option<Part>,
 }
 
-/// When a kernel accesses the elements of a param, by the numbers of its instructions.
+/// The instructions at which a kernel accesses a param.
 #[derive(Clone, Copy, PartialEq, Default)]
 pub(super) struct ParamAccess {
     last_read: Option<usize>,
     first_write: Option<usize>,
-    /// Whether one of its accesses is in a loop, so that it is not once per point.
+    /// Whether an access is in a loop, so that it does not happen once per point.
     in_loop: bool,
 }
 
 impl ParamAccess {
-    /// The accesses of a kernel, by param.
+    /// Returns the accesses of a kernel, by param.
     pub fn of(kernel: &Kernel) -> Rc<[Self]> {
         let mut all: SmallVec<[Self; 16]> = SmallVec::from_elem(Self::default(), kernel.params.len());
         for (stage, it) in kernel.stages.iter().enumerate() {
@@ -68,12 +68,13 @@ impl ParamAccess {
 }
 
 impl Emitted {
-    /// The values that the kernel writes.
+    /// Returns the values that the kernel writes.
     pub fn results(&self) -> impl Iterator<Item = ValueIndex> + '_ {
         self.args.iter().filter(|it| it.role == Role::Output).map(|it| it.value)
     }
 
-    /// For each argument that is a result, a distinct operand that it may overwrite, none of `kept`, which are sorted.
+    /// Returns for each result argument a distinct operand that it may overwrite. `kept` lists, sorted, the operands to
+    /// exclude.
     pub fn overwritten(&self, flat: &Flat, kept: &[ValueIndex]) -> SmallVec<[Option<ValueIndex>; 4]> {
         let pairs = self.overwritable(flat, kept);
         // Each result takes a different operand.
@@ -87,12 +88,12 @@ impl Emitted {
         self.args.iter().enumerate().map(over).collect()
     }
 
-    /// Pairs of a result and an operand that it may overwrite, as arguments: both have elements of the same size, which
-    /// are traversed in the same order, and every element is read, once per point, before it is written. The operand is
-    /// none of `kept`, which are sorted. Results are in order.
+    /// Returns pairs of a result and an operand that it may overwrite, as argument indices, sorted by result. Both have
+    /// elements of the same size and are traversed in the same order. Every element is read, once per point, before it
+    /// is written. `kept` lists, sorted, the operands to exclude.
     pub fn overwritable(&self, flat: &Flat, kept: &[ValueIndex]) -> SmallVec<[(usize, usize); 4]> {
         let args = || self.args.iter().enumerate().filter(|it| it.1.dense.is_some() && !self.accesses[it.0].in_loop);
-        // An operand that is also read at positions is needed after other elements are written.
+        // A gather also reads elements other than the current one, after some of them are overwritten.
         let reads = |value| self.args.iter().filter(|it| it.role != Role::Output && it.value == value).count();
         let operands: SmallVec<[(usize, &Arg); 8]> = args()
             .filter(|it| it.1.role == Role::Input && reads(it.1.value) == 1 && kept.binary_search(&it.1.value).is_err())
@@ -111,7 +112,7 @@ impl Emitted {
     }
 }
 
-/// The operands of a result among sorted pairs of both.
+/// Returns the operands paired with `result`; `pairs` is sorted.
 pub(super) fn operands_of(pairs: &[(usize, usize)], result: usize) -> impl Iterator<Item = usize> + Clone {
     let first = pairs.partition_point(|it| it.0 < result);
     pairs[first..].iter().take_while(move |it| it.0 == result).map(|it| it.1)

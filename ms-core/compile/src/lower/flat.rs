@@ -1,4 +1,4 @@
-//! A graph of ops that compute, on operands that are views of row-major values.
+//! Defines a graph of computing ops whose operands are views of row-major values.
 
 use super::gather::Positions;
 use super::plan::{NextCarry, RoutineId};
@@ -18,33 +18,33 @@ pub(super) type NodeIndex = usize;
 /// The index of a [`Check`].
 pub(super) type CheckIndex = usize;
 
-/// A graph of ops that compute.
+/// A graph of computing ops.
 #[derive(Default)]
 pub(super) struct Flat {
     pub values: Vec<FlatValue>,
-    /// In execution order.
+    /// The nodes in execution order.
     pub nodes: Vec<FlatNode>,
     /// The value of each output; outputs are distinct values, none of which is an input or a constant.
     pub outputs: Vec<ValueIndex>,
     pub constants: Vec<Literal>,
-    /// What nodes with regions do.
+    /// The regions of nodes that have them.
     pub regions: Vec<Region>,
-    /// The checks of positions.
+    /// The range checks of gather indices.
     pub checks: Vec<Check>,
 }
 
-/// A gather whose positions are checked before it.
+/// A gather whose indices are checked first.
 pub(super) struct Check {
     pub op: Op,
-    /// The type of the operand.
+    /// The type of the gathered operand.
     pub of: Type,
-    /// The axis that the positions refer to.
+    /// The axis that the indices refer to.
     pub axis: usize,
-    /// The node that checks them.
+    /// The gather node.
     pub node: NodeIndex,
 }
 
-/// A value; if it is stored, it is row-major.
+/// A value. A stored value is row-major.
 #[derive(Debug)]
 pub(super) struct FlatValue {
     pub dtype: DType,
@@ -52,13 +52,13 @@ pub(super) struct FlatValue {
     pub origin: Origin,
 }
 
-/// Where a value comes from.
+/// The origin of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Origin {
     Input(u32),
     Constant(u32),
     Node(NodeIndex),
-    /// No memory: its elements, of i64, are their own positions.
+    /// An iota of i64 elements, which is not materialised.
     Position,
 }
 
@@ -72,35 +72,34 @@ pub(super) struct FlatNode {
     pub location: Option<&'static Location<'static>>,
 }
 
-/// What an op does.
+/// The operation of a node.
 #[derive(Clone, Copy)]
 pub(super) enum Kind {
-    /// An elementwise op; its operands, including positions, are broadcast already.
+    /// An elementwise op. Its operands, including indices, are already broadcast.
     Map(Op),
     /// A copy to row-major memory.
     Copy,
-    /// A function of the position.
+    /// A function of the element's index.
     Generate(Op),
     /// A reduction.
     Reduce(&'static ReduceRule),
-    /// The elements of the first operand, which is in memory, at the positions along an axis of it that are
-    /// in the second one: the layouts of both operands have the axes of the result. If `check` fails, nothing
-    /// is gathered.
+    /// Gathers elements of the first operand, which is in memory. The second operand contains the indices along an axis
+    /// of the first. The layouts of both operands have the axes of the result. If `check` fails, nothing is gathered.
     Gather { axis: Positions, check: Option<CheckIndex> },
-    /// Fails for invalid positions of a gather.
+    /// Fails if an index of a gather is out of range.
     Check(CheckIndex),
     /// A contraction.
     Contraction(ContractionRanks),
-    /// An op that is a step of its own.
+    /// An op that is a separate step.
     Library(Op),
-    /// A result that consists of the operands. It is written by the kernels that compute these, or by copies
-    /// of them: it is not a step ([`super::slices`]).
+    /// A result that consists of the operands as slices. The kernels that compute the operands write it, or copies of
+    /// them do, so it is not a step ([`super::slices`]).
     Slices(Op),
     /// The region with that index.
     Region(usize),
 }
 
-/// An operand: a value, and which elements of it.
+/// An operand: a view of a value.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Access {
     pub source: Source,
@@ -109,12 +108,12 @@ pub(super) struct Access {
     pub layout: Layout,
 }
 
-/// What an operand is.
+/// The source of an operand.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Source {
     /// A value.
     Value(ValueIndex),
-    /// One number for all elements.
+    /// A scalar for all elements.
     Splat(Scalar),
 }
 
@@ -127,7 +126,7 @@ impl Access {
         Self { layout, ..*self }
     }
 
-    /// The value; `None` for a splat.
+    /// Returns the value; `None` for a splat.
     pub fn value(&self) -> Option<ValueIndex> {
         match self.source {
             Source::Value(value) => Some(value),
@@ -137,7 +136,7 @@ impl Access {
 }
 
 impl Flat {
-    /// The node that computes a value.
+    /// Returns the node that computes a value.
     pub fn producer(&self, value: ValueIndex) -> Option<NodeIndex> {
         match self.values[value].origin {
             Origin::Node(node) => Some(node),
@@ -145,7 +144,7 @@ impl Flat {
         }
     }
 
-    /// By value, how often operands and outputs are it.
+    /// Returns the number of uses of each value, by operands and outputs.
     pub fn uses(&self) -> Vec<u32> {
         let mut uses = vec![0; self.values.len()];
         let read = self.nodes.iter().flat_map(|it| &it.inputs).filter_map(Access::value);
@@ -153,18 +152,18 @@ impl Flat {
         uses
     }
 
-    /// Number of elements of a value.
+    /// Returns the number of elements of a value.
     pub fn numel(&self, value: ValueIndex) -> usize {
         self.values[value].shape.iter().fold(1, |all: usize, &it| all.saturating_mul(it))
     }
 
-    /// Returns whether an access is to all elements of its value in row-major order.
+    /// Returns whether an access covers all elements of its value in row-major order.
     pub fn is_whole(&self, access: &Access) -> bool {
         let whole = |value| access.layout.numel() == self.numel(value) && access.layout.offset() == 0;
         access.layout.is_contiguous() && access.value().is_some_and(whole)
     }
 
-    /// A contraction, whose result is row-major.
+    /// Returns the contraction of a node. Its result is row-major.
     pub fn contraction(&self, node: &FlatNode, precision: Precision) -> Contraction {
         let (Kind::Contraction(ranks), [a, b]) = (node.kind, &node.inputs[..]) else {
             unreachable!("a contraction has two operands")
@@ -177,7 +176,7 @@ impl Flat {
         Contraction::new(types, precision, ranks, layouts).expect("the type rule has accepted the operands")
     }
 
-    /// The positions of the operands of a [`Kind::Slices`] in its result.
+    /// Returns the positions of the operands of a [`Kind::Slices`] in its result.
     pub fn slices(&self, node: &FlatNode) -> Slices {
         let Kind::Slices(op) = node.kind else { unreachable!("other results do not consist of operands") };
         let Lowering::Slices(rule) = &definition(op).lowering else {
@@ -187,8 +186,8 @@ impl Flat {
         rule(&node.attrs, &shapes, &Layout::contiguous(&self.values[node.outputs[0]].shape))
     }
 
-    /// Results of a node that is a step of its own, each with an operand whose memory it may reuse if that is
-    /// not read later.
+    /// Returns the results of a node that is a separate step, each with an operand whose memory it may reuse. No later
+    /// step may read that operand.
     pub fn updated(&self, node: &FlatNode) -> SmallVec<[(ValueIndex, ValueIndex); 1]> {
         let pairs = match node.kind {
             Kind::Library(op) if matches!(definition(op).lowering, Lowering::Update) => smallvec![(0, 0)],
@@ -204,7 +203,7 @@ impl Flat {
         pairs.into_iter().filter_map(pair).collect()
     }
 
-    /// Removes the nodes for which `keep` returns false; it is called in order.
+    /// Removes the nodes for which `keep` returns false. `keep` is called in node order.
     pub fn retain_nodes(&mut self, mut keep: impl FnMut(NodeIndex, &FlatNode) -> bool) {
         let mut next = 0..;
         self.nodes.retain(|it| keep(next.next().expect("the range has no end"), it));
@@ -226,10 +225,10 @@ impl Flat {
 /// Operands or results.
 pub(super) type Accesses = SmallVec<[Access; 3]>;
 
-/// Indices of results, each with that of an operand whose memory it may reuse.
+/// Pairs of a result index and the index of an operand whose memory the result may reuse.
 pub(super) type Updated = SmallVec<[(usize, usize); 1]>;
 
-/// What a node with regions does.
+/// The semantics of a node with regions.
 pub(super) enum Region {
     /// Runs a routine on its operands.
     Call(RoutineId, Updated),
@@ -237,13 +236,15 @@ pub(super) enum Region {
     Branch([RoutineId; 2], Updated),
     /// Repeats a routine.
     Loop(RegionLoop),
-    /// A loop that is a kernel; a scan has a number of iterations.
+    /// A loop that is a kernel; the number of iterations is known for a scan.
     Repeat(Rc<Repetition>, Option<usize>),
 }
 
-/// A loop. Operands: the first condition or the number of iterations, if [`Trips`] has one, then carries,
-/// sequences and invariants. Results: carries, the number of iterations, if it is used, series; then scratch
-/// memory of the loop: for the next condition, and a spare for each chain of carries.
+/// A loop over regions.
+///
+/// Operands: the first condition or the number of iterations, if [`Trips`] has one, then carries, sequences and
+/// invariants. Results: carries, the number of iterations if it is used, and series. Scratch memory of the loop
+/// follows: for the next condition, and one spare for each chain of carries.
 #[derive(Debug)]
 pub(super) struct RegionLoop {
     pub body: RoutineId,
@@ -254,8 +255,8 @@ pub(super) struct RegionLoop {
 }
 
 impl Region {
-    /// Indices of results, each with that of an operand whose memory it may reuse: those that routines
-    /// update, and carries that iterations overwrite.
+    /// Returns pairs of a result and an operand whose memory it may reuse: results that routines update in place, and
+    /// carries that iterations overwrite.
     pub fn updated(&self) -> Updated {
         match self {
             Self::Call(_, updated) | Self::Branch(_, updated) => updated.clone(),
@@ -269,16 +270,17 @@ impl Region {
     }
 }
 
-/// A `while`, or a scan of a constant number of iterations without sequences and series, every value of which has one
-/// element, or as many as all others that have several. The condition has one: it is the same for all elements, each of
-/// which has iterations of its own.
+/// A loop that may be a kernel: a `while`, or a scan with a constant number of iterations and no sequences or series.
+///
+/// Every value has either one element or the common number of elements. The condition has one element, so all elements
+/// have the same number of iterations.
 pub(super) struct Repetition {
-    /// The nodes of the condition, if there is one, then those of the body; its inputs are the carries, then the
+    /// The nodes of the condition, if there is one, then those of the body. Its inputs are the carries, then the
     /// invariants.
     pub flat: Flat,
     /// The number of the nodes of the condition.
     pub tested: usize,
-    /// `None` for a scan.
+    /// The condition; `None` for a scan.
     pub condition: Option<Access>,
     /// The next values of the carries.
     pub next: Accesses,

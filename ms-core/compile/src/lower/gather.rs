@@ -1,36 +1,36 @@
-//! How gathers read their operands.
+//! Describes the accesses of gathers.
 
 use super::plan::IndexedAxis;
 use crate::tensor::{DType, Layout, Shape, Strides};
 
-/// A gather by the axes of its result.
+/// A gather over the axes of its result.
 pub(super) struct GatherWalk {
-    /// The operand at position zero of its axis; its strides along the axes of the index are zero.
+    /// The operand at index zero of the gathered axis. Its strides along the axes of the index are zero.
     pub operand: Layout,
     /// The index; its strides along the other axes are zero.
     pub index: Layout,
-    /// The axis that positions refer to.
+    /// The axis that the indices refer to.
     pub axis: Positions,
 }
 
-/// The axis of an operand that the positions of a gather refer to.
+/// The operand axis that the indices of a gather refer to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Positions {
     /// Elements from one position to the next.
     pub stride: isize,
-    /// Number of positions.
+    /// The number of positions.
     pub extent: usize,
 }
 
 impl Positions {
-    /// The axis of an operand of a kernel.
+    /// Converts the axis to that of a kernel's operand.
     pub fn of_dtype(self, dtype: DType) -> IndexedAxis {
         IndexedAxis { stride: self.stride as i64 * dtype.size() as i64, extent: self.extent }
     }
 }
 
 impl GatherWalk {
-    /// A gather along `axis` of an operand.
+    /// Builds a gather along `axis` of an operand.
     pub fn new(operand: &Layout, index: &Layout, axis: usize) -> Self {
         let (sizes, steps) = (operand.shape(), operand.strides());
         let shape: Shape = sizes[..axis].iter().chain(index.shape()).chain(&sizes[axis + 1..]).copied().collect();

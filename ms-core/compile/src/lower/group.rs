@@ -1,10 +1,11 @@
-//! Fusion groups: which ops share a kernel.
+//! Forms fusion groups: decides which ops share a kernel.
 //!
-//! Nodes are visited in execution order, and each joins the groups of its operands if it iterates over their
-//! elements in the same order ([`Domain`]). A group becomes one kernel: members that other groups read are
-//! stored. Groups have positions in the order of steps; a node may join a group only if its other operands
-//! come before it, and a group that is not read yet may move to the end. This prevents cycles without
-//! searching for paths, so that the time is linear in the number of nodes. Nodes that are [`Alike`] join each other too.
+//! Nodes are visited in execution order. Each joins the groups of its operands if it iterates over their elements in
+//! the same order ([`Domain`]). A group becomes one kernel, which stores the members that other groups read.
+//!
+//! Groups have positions in the order of steps. A node may join a group only if its other operands come before the
+//! group. A group without readers so far may move to the end. This prevents cycles without searching for paths, so the
+//! time is linear in the number of nodes. Nodes that are [`Alike`] join each other too.
 
 use super::alike::Alike;
 use super::body::weigh;
@@ -28,16 +29,16 @@ pub(super) struct Group {
     pub insts: usize,
     /// Whether a member is [late](Order::Late).
     pub late: bool,
-    /// A contraction or an op of the library whose result nothing reads but the kernel, and kernels beside it in the list:
-    /// the kernel is an epilogue of it.
+    /// The contraction or library op that this kernel is an epilogue of. Only this kernel, and kernels next to it in
+    /// the list, read its result.
     pub op: Option<NodeIndex>,
-    /// For an epilogue that goes through [rows](super::plan::EpilogueLoops::Rows) of the result, the number of their
-    /// axes, the first ones of the kernel.
+    /// The number of row axes, for an epilogue over [rows](super::plan::EpilogueLoops::Rows) of the result. They are
+    /// the first axes of the kernel.
     pub rows: Option<usize>,
 }
 
 impl Group {
-    /// The nodes that are computed when the kernel is, also the one that it is an epilogue of.
+    /// Returns the nodes that are computed in the step: the op that the kernel is an epilogue of, and the members.
     pub fn step(&self) -> impl Iterator<Item = NodeIndex> + '_ {
         self.op.into_iter().chain(self.nodes.iter().copied())
     }
@@ -46,13 +47,13 @@ impl Group {
 /// The groups of a graph.
 #[derive(Debug)]
 pub(super) struct Groups {
-    /// In an order in which they can be executed.
+    /// The groups, in an order in which they can be executed.
     pub list: Vec<Group>,
     /// The group of each node; `None` for one that computes nothing.
     pub of: Vec<Option<usize>>,
-    /// For each node the number of reduced loops of its kernel that come before its result.
+    /// The number of reduced loops of each node's kernel that come before its result.
     pub levels: Vec<u32>,
-    /// For each node that is part of a kernel the [cost](weigh) of its body.
+    /// The [cost](weigh) of the body of each node in a kernel.
     pub costs: Vec<Cost>,
 }
 
@@ -66,7 +67,7 @@ struct Draft {
     first_use: i64,
     /// Groups that this one reads.
     reads: SmallVec<[usize; 4]>,
-    /// Values that it reads.
+    /// Values that the group reads.
     inputs: SmallVec<[ValueIndex; 8]>,
     insts: usize,
     /// The [`run_multiple`] of its reductions.
@@ -86,7 +87,7 @@ struct Grouper<'a> {
     flat: &'a Flat,
     target: &'a Target,
     fuse: bool,
-    /// The order of each node; none if it does not matter.
+    /// The order of each node; empty if no node may fail.
     orders: &'a [Order],
     drafts: Vec<Draft>,
     /// Union-find over drafts.
@@ -104,8 +105,8 @@ struct Grouper<'a> {
 }
 
 impl Groups {
-    /// Groups the nodes; without `fuse`, each node is a separate group. No group has both early and late nodes of
-    /// `orders`, which has no elements if that does not matter.
+    /// Groups the nodes. Without `fuse`, each node is a separate group. No group contains both early and late nodes of
+    /// `orders`; an empty `orders` imposes no such limit.
     pub fn new(flat: &Flat, fuse: bool, orders: &[Order], target: &Target) -> Self {
         let uses = flat.uses();
         let mut grouper = Grouper {
@@ -128,8 +129,8 @@ impl Groups {
         grouper.finish()
     }
 
-    /// By value, whether it must be in memory of its own: it is read by another group, or is an output. A
-    /// result that consists of slices is not such a reader.
+    /// Returns for each value whether it needs its own memory, because another group reads it or it is an output. A
+    /// result that consists of slices does not count as such a reader.
     pub fn stored(&self, flat: &Flat) -> Vec<bool> {
         let mut stored = vec![false; flat.values.len()];
         flat.outputs.iter().for_each(|&it| stored[it] = true);
@@ -146,7 +147,7 @@ impl Groups {
     }
 }
 
-/// The group of a single node.
+/// The group of a node before any merge.
 enum Own {
     /// A kernel over a domain, which other nodes may join.
     Open(Domain),
@@ -178,7 +179,7 @@ impl Own {
 /// Two groups that are candidates for merging, and the node that reads the second one.
 #[derive(Clone, Copy)]
 struct Pair<'a> {
-    /// The group of the node.
+    /// The node's current group.
     own: usize,
     /// A group that the node reads.
     source: usize,
@@ -189,7 +190,7 @@ struct Pair<'a> {
 }
 
 impl<'a> Grouper<'a> {
-    /// The group that a draft was merged into.
+    /// Returns the group that a draft was merged into.
     fn root(&self, mut draft: usize) -> usize {
         while self.parent[draft] != draft {
             draft = self.parent[draft];
@@ -197,7 +198,7 @@ impl<'a> Grouper<'a> {
         draft
     }
 
-    /// The group that computes the value.
+    /// Returns the group that computes the value.
     fn group_of(&self, value: ValueIndex) -> Option<usize> {
         self.of[self.flat.producer(value)?].map(|it| self.root(it))
     }
@@ -210,7 +211,7 @@ impl<'a> Grouper<'a> {
         if !computes && node.outputs.iter().all(|&it| flat.numel(it) == 0) {
             return;
         }
-        // The latest first: after merging with it, most of the others come before the result.
+        // The latest group comes first: after merging with it, most of the others precede the result.
         let mut sources: SmallVec<[usize; 4]> = SmallVec::new();
         for value in node.inputs.iter().filter_map(Access::value) {
             sources.extend(self.group_of(value));
@@ -263,7 +264,7 @@ impl<'a> Grouper<'a> {
         }
     }
 
-    /// The cost of a node of a kernel.
+    /// Returns the cost of a node of a kernel.
     fn cost(&mut self, node: &FlatNode) -> Cost {
         let weigh = || weigh(self.flat, node, self.target);
         match node.kind {
@@ -357,9 +358,9 @@ impl<'a> Grouper<'a> {
         }))
     }
 
-    /// A position in the order of steps at which both groups can run as one: that of the earlier one if
-    /// everything that the later one reads comes before it, or that of the later one if the earlier one is
-    /// not read before it.
+    /// Returns a position in the order of steps at which both groups can run as one. The earlier group's position works
+    /// if all operands of the later group come before it. The later group's position works if the earlier group has no
+    /// reader before it.
     fn common_position(&self, pair: Pair<'_>) -> Option<i64> {
         let Pair { own, source, sources, .. } = pair;
         // Older members read values of the other group that they could not be merged with.
@@ -377,7 +378,7 @@ impl<'a> Grouper<'a> {
         (self.drafts[earlier].first_use > last).then_some(last)
     }
 
-    /// The level of the node in the common group.
+    /// Returns the level of the node in the common group.
     fn level(&self, pair: Pair<'_>) -> u32 {
         let values = pair.node.inputs.iter().filter_map(Access::value);
         let inside = values.filter(|&it| self.group_of(it).is_some_and(|it| it == pair.own || it == pair.source));
@@ -385,8 +386,8 @@ impl<'a> Grouper<'a> {
         level + u32::from(matches!(pair.node.kind, Kind::Reduce(_)))
     }
 
-    /// Returns whether the node reads members of both groups at the same element that it computes, and other
-    /// values in a way that is possible with reduced lanes.
+    /// Returns whether the node reads members of both groups only at the element that it computes. Its other reads must
+    /// be possible with reduced lanes.
     fn operands_fit(&self, pair: Pair<'_>, domain: &Domain) -> bool {
         let Some(part) = operand_part(self.flat, pair.node, domain) else { return false };
         pair.node.inputs.iter().enumerate().all(|(at, access)| {
@@ -404,7 +405,7 @@ impl<'a> Grouper<'a> {
         })
     }
 
-    /// Returns whether one more stage may iterate over the rows, if the node needs it.
+    /// Returns whether a row may be iterated over by one more stage, if the node needs it.
     fn is_row_worth_staging(&self, node: &FlatNode, domain: &Domain, level: u32) -> bool {
         let stage = match node.kind {
             Kind::Reduce(_) => level - 1,
@@ -437,7 +438,7 @@ impl<'a> Grouper<'a> {
         members().flat_map(|it| &it.outputs).all(|it| inside.get(it) == Some(&self.uses[*it]))
     }
 
-    /// The values that both groups read from others; `None` if there are too many.
+    /// Returns the values that both groups read from others; `None` if there are too many.
     fn joint_inputs(&self, own: usize, source: usize) -> Option<SmallVec<[ValueIndex; 8]>> {
         let mut inputs = self.drafts[source].inputs.clone();
         for &value in &self.drafts[own].inputs {
@@ -485,7 +486,7 @@ impl<'a> Grouper<'a> {
     }
 }
 
-/// The axes over which a node reads its operands.
+/// Returns the axes over which a node reads its operands.
 pub(super) fn operand_part(flat: &Flat, node: &FlatNode, domain: &Domain) -> Option<Part> {
     match node.kind {
         Kind::Reduce(_) => Some(Part::All),
@@ -493,7 +494,7 @@ pub(super) fn operand_part(flat: &Flat, node: &FlatNode, domain: &Domain) -> Opt
     }
 }
 
-/// The axes over which a value of the group is computed.
+/// Returns the axes over which a value of the group is computed.
 pub(super) fn result_part(flat: &Flat, value: ValueIndex, domain: &Domain) -> Option<Part> {
     match flat.producer(value).map(|it| &flat.nodes[it].kind) {
         Some(Kind::Reduce(_)) => Some(Part::Kept),

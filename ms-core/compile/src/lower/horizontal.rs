@@ -1,8 +1,8 @@
-//! Horizontal fusion: adjacent kernels that are independent of each other become one step of the plan.
+//! Fuses kernels horizontally: adjacent independent kernels become one step of the plan.
 //!
-//! A device runs the kernels of a step at the same time. So many kernels that are each too small to be worth several
-//! threads, or a launch, are worth it together, as the updates of all parameters are. What the kernels compute does not
-//! depend on it.
+//! A device runs the kernels of a step concurrently. Kernels that are too small for several threads, or for a launch
+//! each, such as optimiser updates of parameters, are worth it together. Fusion does not change what the kernels
+//! compute.
 
 use super::draft::Draft;
 use super::emitted::{Emitted, operands_of};
@@ -12,11 +12,11 @@ use super::routines::Routines;
 use crate::ir::Role;
 use rustc_hash::FxHashSet;
 
-/// Maximum number of bytes that a step may need and its kernels as steps apart may not: it is enough for the statistics
-/// of many values, a number each.
+/// The maximum number of extra bytes that a fused step may need. It suffices for the statistics of many values, one
+/// scalar each.
 const MOST_BYTES: usize = 4 << 10;
 
-/// Makes one step of each run of adjacent kernels that are independent of each other, unless it takes more memory.
+/// Fuses each run of adjacent independent kernels into one step, unless that takes more memory.
 pub(super) fn fuse(flat: &Flat, steps: Vec<Draft>, routines: &Routines) -> Vec<Draft> {
     let is_kernel = |it: &Draft| matches!(it, Draft::Kernel(_));
     if !steps.windows(2).any(|it| it.iter().all(is_kernel)) {
@@ -30,7 +30,7 @@ pub(super) fn fuse(flat: &Flat, steps: Vec<Draft>, routines: &Routines) -> Vec<D
     let mut fusion = Fusion { flat, last_use, is_output, run: Run::default(), fused: Vec::with_capacity(steps.len()) };
     for (step, draft) in steps.into_iter().enumerate() {
         match draft {
-            // A copy is not run where its result is in the memory of its operand.
+            // A copy does not run if its result shares the memory of its operand.
             Draft::Kernel(emitted) if !routines.is_copy(emitted.kernel) => {
                 let bytes = fusion.bytes_with(&emitted, step).unwrap_or_else(|| {
                     fusion.end_run();
@@ -50,7 +50,7 @@ pub(super) fn fuse(flat: &Flat, steps: Vec<Draft>, routines: &Routines) -> Vec<D
 
 struct Fusion<'a> {
     flat: &'a Flat,
-    /// By value, the last step that accesses it, before fusion.
+    /// The last step before fusion that accesses each value.
     last_use: Vec<usize>,
     is_output: FxHashSet<ValueIndex>,
     run: Run,
@@ -63,14 +63,14 @@ struct Run {
     kernels: Vec<Emitted>,
     read: FxHashSet<ValueIndex>,
     written: FxHashSet<ValueIndex>,
-    /// The sizes in bytes of inputs that no step reads after the run.
+    /// The sizes in bytes of inputs that no step after the run reads.
     left: FxHashSet<usize>,
-    /// What all kernels but the first [need](Fusion::needs).
+    /// The extra bytes that all kernels but the first [need](Fusion::needs).
     bytes: usize,
 }
 
 impl Fusion<'_> {
-    /// What the kernels of the run need with another one, which is this step before fusion; `None` if it may not join them.
+    /// Returns the extra bytes of the run if the kernel of `step` joins it; `None` if it may not join.
     fn bytes_with(&self, emitted: &Emitted, step: usize) -> Option<usize> {
         let Run { kernels, read, written, bytes, .. } = &self.run;
         if kernels.is_empty() {
@@ -84,9 +84,8 @@ impl Fusion<'_> {
         Some(bytes.saturating_add(self.needs(emitted, step))).filter(|it| *it <= MOST_BYTES)
     }
 
-    /// Bytes that a kernel which joins the run may need in addition to what it needs as a step of its own: those of
-    /// results in the arena, which are then live at the same time as all operands of the run, and of outputs that may
-    /// no longer be written over an input.
+    /// Returns the extra bytes that a kernel may need if it joins the run. They are its results in the arena, which
+    /// become live together with the run's operands, and outputs that can no longer overwrite an input.
     fn needs(&self, emitted: &Emitted, step: usize) -> usize {
         let pairs = emitted.overwritable(self.flat, &[]);
         let needs = |at: usize| {
@@ -99,9 +98,9 @@ impl Fusion<'_> {
         results.map(needs).fold(0, usize::saturating_add)
     }
 
-    /// Whether an output that this step computes, and may write over these values of its own, can have the memory of as
-    /// many values if the kernels of the run are the same step. Memory of inputs that the run has read is not missed by
-    /// an output that has a value of its own to be written over: most are updated in place.
+    /// Returns whether an output of this step can still reuse memory of an equal size if the kernels of the run are the
+    /// same step. `over` are the step's own values that it may overwrite. An output with such a value does not need the
+    /// inputs that the run reads, since most outputs are updated in place.
     fn keeps_reuse(&self, output: ValueIndex, over: impl Iterator<Item = ValueIndex> + Clone, step: usize) -> bool {
         let origin = |value: ValueIndex| self.flat.values[value].origin;
         let is_free =
@@ -113,7 +112,7 @@ impl Fusion<'_> {
         !self.run.left.contains(&self.bytes(output))
     }
 
-    /// Adds a kernel, which is this step before fusion, to the run, which then needs so many bytes.
+    /// Adds the kernel of `step` to the run; `bytes` are the extra bytes that the run then needs.
     fn push(&mut self, emitted: Emitted, step: usize, bytes: usize) {
         for arg in &emitted.args {
             let values = if arg.role == Role::Output { &mut self.run.written } else { &mut self.run.read };

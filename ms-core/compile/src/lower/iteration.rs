@@ -1,4 +1,4 @@
-//! One iteration of a loop as a graph.
+//! Builds one iteration of a loop as a graph.
 
 use super::plan::NextCarry;
 use crate::ir::{Def, Graph, ValueId};
@@ -6,7 +6,7 @@ use crate::ops::{Loop, Trips};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Whether a loop may be a kernel, as far as that depends on how often its body runs and on its sequences.
+/// Returns whether a loop may be a kernel, judged by its trip count and sequences.
 pub(super) fn may_be_kernel(at: &Loop) -> bool {
     match at.trips {
         Trips::While => true,
@@ -15,14 +15,14 @@ pub(super) fn may_be_kernel(at: &Loop) -> bool {
     }
 }
 
-/// The carries that are computed. Each starts a chain: itself, the carry that takes its previous value, the
-/// carry that takes that one's, and so on.
+/// Returns the carries that are computed. Each starts a chain: the carry itself, the carry that takes its previous
+/// value, the carry that takes that carry's previous value, and so on.
 pub(super) fn computed(next: &[NextCarry]) -> impl Iterator<Item = usize> {
     next.iter().enumerate().filter(|it| !matches!(it.1, NextCarry::From(_))).map(|it| it.0)
 }
 
-/// Where the next values of a loop's carries come from: a carry that the body returns unchanged, as the same
-/// or another carry, is not computed.
+/// Returns the source of the next value of each carry. A carry that the body returns unchanged, as the same or another
+/// carry, is not computed.
 pub(super) fn next_carries(body: &Graph, carries: usize) -> Vec<NextCarry> {
     let mut taken = vec![false; carries];
     let mut next = |output: &ValueId| match body.value(*output).def {
@@ -34,8 +34,8 @@ pub(super) fn next_carries(body: &Graph, carries: usize) -> Vec<NextCarry> {
     body.outputs()[..carries].iter().map(&mut next).collect()
 }
 
-/// The graph of one iteration: the carries that `body` computes, its further results, and the `condition` of
-/// the next iteration.
+/// Builds the graph of one iteration: the carries that `body` computes, its further results, and the `condition` of the
+/// next iteration.
 pub(super) fn iteration(body: &Graph, condition: Option<&Arc<Graph>>, carries: usize) -> Graph {
     let mut graph = body.clone();
     let next = next_carries(body, carries);

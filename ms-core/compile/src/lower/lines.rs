@@ -1,7 +1,7 @@
 //! Maps steps of a plan to nodes of a traced graph.
 //!
-//! Source locations are not part of a graph's content, and a plan may be loaded from a file: so a step stores
-//! the number of a node, and the traced graph has its location.
+//! Source locations are not part of a graph's content, and a plan may be loaded from a file. So a step stores the
+//! number of a node, and the traced graph has its location.
 
 use super::plan::value_bytes;
 use crate::error::Missing;
@@ -12,14 +12,13 @@ use std::panic::Location;
 
 type Line = &'static Location<'static>;
 
-/// All nodes, those of nested graphs first.
+/// Returns all nodes, with nested graphs before their parents.
 fn nodes(graph: &Graph) -> impl Iterator<Item = &Node> {
     let inner = subgraphs(graph).into_iter().map(|it| &**it);
     inner.chain([graph]).flat_map(|it| it.nodes().map(|it| it.1))
 }
 
-/// The numbers of a traced graph's nodes by their source locations; of several nodes with one location, the
-/// first.
+/// The numbers of a traced graph's nodes by source location. If several nodes share a location, the first one counts.
 pub(super) struct Numbers(FxHashMap<usize, u32>);
 
 fn address(line: Line) -> usize {
@@ -27,7 +26,7 @@ fn address(line: Line) -> usize {
 }
 
 impl Numbers {
-    /// The numbers of the nodes of a graph.
+    /// Numbers the nodes of a graph.
     pub fn of(graph: &Graph) -> Self {
         let mut numbers = FxHashMap::default();
         for (number, node) in (0..).zip(nodes(graph)) {
@@ -38,38 +37,40 @@ impl Numbers {
         Self(numbers)
     }
 
-    /// The number of the node with this source location.
+    /// Returns the number of the node with this source location.
     pub fn number(&self, line: Line) -> Option<u32> {
         self.0.get(&address(line)).copied()
     }
 }
 
-/// The source location of the node of a traced graph with the number that steps of its plans store.
+/// Returns the source location of the node with this number, as stored in steps of the traced graph's plans.
 pub fn line_of_node(graph: &Graph, number: u32) -> Option<Line> {
     nodes(graph).nth(number as usize)?.location
 }
 
-/// The name of the node of a traced graph with this number, if it is a composite: the step is of an op of its body.
+/// Returns the name of a traced graph's node with this number, if it is a composite: the step is then an op of its
+/// body.
 pub fn composite_of_node(graph: &Graph, number: u32) -> Option<&'static str> {
     let node = nodes(graph).nth(number as usize)?;
     matches!(definition(node.op).lowering, Lowering::Composite(_)).then(|| node.op.name())
 }
 
-/// The function of the library that applied the node of a traced graph with this number.
+/// Returns the library function that applied the node of a traced graph with this number.
 pub fn function_of_node(graph: &Graph, number: u32) -> Option<&'static str> {
     nodes(graph).nth(number as usize)?.called
 }
 
-/// A node whose values a run has no memory for.
+/// The node whose values exhausted the memory.
 pub struct Exhausted<'a> {
     /// The node.
     pub node: &'a Node,
-    /// Whether only this node, of those with its op, can be the one.
+    /// Whether no other node with this op could be the cause.
     pub is_only: bool,
 }
 
-/// The node whose values a run has no memory for: of values inside, the first one of the largest value; of products, one
-/// of them if all are of one op.
+/// Returns the node whose values exhausted a run's memory. For intermediate values it is the first node with the
+/// largest value. For an output it is the node that computes it. For scratch memory of products it is one of them, if
+/// all are the same op of the same function.
 pub fn node_of_memory(graph: &Graph, missing: Missing) -> Option<Exhausted<'_>> {
     let parts = || subgraphs(graph).into_iter().map(|it| &**it).chain([graph]);
     let all = || parts().flat_map(|part| part.nodes().map(move |it| (part, it.1)));
@@ -105,12 +106,12 @@ pub fn node_of_memory(graph: &Graph, missing: Missing) -> Option<Exhausted<'_>> 
     }
 }
 
-/// The source location of a node that can fail, which graphs of the same content have in common.
+/// Returns the source location of a node that can fail; graphs with the same content share it.
 pub fn line_of_refusal(node: &Node) -> Option<Line> {
     node.location.filter(|_| refuses(node))
 }
 
-/// Whether two graphs of the same content have the same source locations.
+/// Returns whether two graphs with the same content have the same source locations.
 pub fn have_same_lines(a: &Graph, b: &Graph) -> bool {
     nodes(a).map(|it| it.location.map(address)).eq(nodes(b).map(|it| it.location.map(address)))
 }
@@ -125,8 +126,8 @@ fn refuses(node: &Node) -> bool {
     }
 }
 
-/// Returns whether two graphs of the same content have the same source locations at all nodes that can fail
-/// at run time.
+/// Returns whether two graphs with the same content agree on the source locations of all nodes that can fail at run
+/// time.
 pub fn refuse_at_the_same_lines(a: &Graph, b: &Graph) -> bool {
     let refusing = |graph| nodes(graph).filter(|it| refuses(it)).map(|it| it.location.map(address));
     refusing(a).eq(refusing(b))

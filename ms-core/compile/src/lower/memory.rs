@@ -1,4 +1,4 @@
-//! The arena: offsets of intermediate values, and their lifetimes.
+//! Plans the arena: offsets of intermediate values from their lifetimes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,8 +14,8 @@ pub(super) struct Lifetime {
     pub first: usize,
     /// The last step that needs it.
     pub last: usize,
-    /// The value that it may overwrite: one that this step reads, element by element before it writes, and
-    /// that is dead afterwards.
+    /// The value that this one may overwrite. The step reads it element by element, before it writes, and it is dead
+    /// afterwards.
     pub over: Option<usize>,
 }
 
@@ -28,9 +28,8 @@ pub(super) struct Arena {
     pub bytes: usize,
 }
 
-/// Assigns each value memory that is disjoint from that of all other values that are live at the same time:
-/// the smallest free block that is large enough, or new space at the end. Values are ordered by their first
-/// step.
+/// Assigns memory to each value, disjoint from that of all other values live at the same time. Takes the smallest free
+/// block that is large enough (best fit), or new space at the end. Values are ordered by their first step.
 pub(super) fn plan(values: &[Lifetime]) -> Arena {
     debug_assert!(values.is_sorted_by_key(|it| it.first));
     let mut arena = Arena { offsets: Vec::with_capacity(values.len()), bytes: 0 };
@@ -112,7 +111,7 @@ impl Free {
     }
 }
 
-/// Removes and returns a block that is in use until the step `last`; `None` if it was taken already.
+/// Removes and returns a block that is in use until the step `last`. Returns `None` if another value took it.
 fn take_over(ends: &mut BTreeMap<usize, Vec<(usize, usize)>>, last: usize, at: usize) -> Option<usize> {
     let blocks = ends.get_mut(&last)?;
     let found = blocks.iter().position(|it| it.0 == at)?;

@@ -1,14 +1,20 @@
-//! From a graph to a [`Plan`]: fusion groups, kernels, layouts, memory.
+//! Lowers a graph to a [`Plan`]: fusion groups, kernels, layouts, memory.
 //!
-//! [`lower`] (`pipeline`) turns the graph into ops without views (`flatten` makes a `flat` graph), moves
-//! elementwise ops through slices and views (`distribute`, `sink`), forms fusion groups (`group`, over the
-//! axes of a `domain`, by what a `body` costs), lets kernels write the `slices` of values that consist of
-//! them, makes groups the `epilogue` of contractions, builds their kernels (`stage`, `emit`, `simplify`), one for
-//! groups of equal `structure`, orders the steps (`draft`, `schedule`), makes independent kernels one step
-//! (`horizontal`), and lays out memory (`reuse`, `memory`,
-//! `assemble`). Regions of nodes become routines of the same plan (`iteration`, `routines`), before the graphs
-//! whose nodes run them; a small `while` is a kernel (`repeat`). Everything that depends on the processor is in its
-//! [`Target`]. Eager execution builds kernels of single ops ([`single`]) over the same loops ([`nest`]).
+//! [`lower`] (`pipeline`) runs these passes in order:
+//!
+//! - `flatten` makes a `flat` graph of ops without views.
+//! - `distribute` and `sink` move elementwise ops through slices and views.
+//! - `group` forms fusion groups over the axes of a `domain`, by the costs of a `body`.
+//! - `slices` makes kernels write the slices of the values that consist of them.
+//! - `epilogue` attaches groups to contractions.
+//! - `stage`, `emit` and `simplify` build the kernels, one for groups of equal `structure`.
+//! - `draft` and `schedule` order the steps.
+//! - `horizontal` fuses independent kernels into one step.
+//! - `reuse`, `memory` and `assemble` lay out memory.
+//!
+//! Regions of nodes become routines of the same plan (`iteration`, `routines`), before the graphs whose nodes run them.
+//! A small `while` is a kernel (`repeat`). Everything that depends on the processor is in its [`Target`]. Eager
+//! execution builds kernels of single ops ([`single`]) over the same loops ([`nest`]).
 
 mod alike;
 mod assemble;

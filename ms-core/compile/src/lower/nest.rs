@@ -1,33 +1,34 @@
-//! Loop nests over concrete layouts: which loops a kernel runs, and the strides of its operands.
+//! Builds loop nests over concrete layouts: the loops of a kernel and the strides of its operands.
 //!
 //! Axes of size one are dropped, and adjacent axes that are contiguous for every operand are merged into one
 //! loop. The remaining axes are the loops of a [`Kernel`](crate::ir::Kernel).
 //!
-//! **Form of reductions.** The bits of a float sum depend on the order of its terms, so the order must not
-//! depend on layouts or on what is fused. It follows from the logical axes alone ([`reduction_lanes`]): when
-//! the last axes are reduced and have [`ROW`] elements or more together, those axes, flattened, are the
-//! lanes. If layouts prevent merging such a run into one loop, its outer part may become `seq` loops if the
-//! inner part is a [multiple](run_multiple) of the accumulators in one vector, which does not change the
-//! order; otherwise there is no nest and an operand must be copied first.
+//! **Form of reductions.** The bits of a float sum depend on the order of its terms. So this order must not depend on
+//! layouts or fusion, and follows from the logical axes alone ([`reduction_lanes`]). When the last axes are reduced and
+//! have [`ROW`] elements or more together, those axes, flattened, are the lanes.
+//!
+//! If layouts prevent merging such a run into one loop, its outer part may become `seq` loops. This requires that the
+//! inner part is a [multiple](run_multiple) of the accumulators in one vector, which does not change the order.
+//! Otherwise there is no nest, and an operand must be copied first.
 
 use crate::ir::{LaneAxis, ReductionOrder, StrideClass, run_multiple};
 use crate::tensor::{DType, Layout, Strides};
 use smallvec::SmallVec;
 
-/// The minimum number of reduced elements in the last axes that makes these the lanes. Half a register: the
-/// ten classes of a softmax should be in one.
+/// The minimum number of reduced elements in the last axes that makes these the lanes. It is half a register, so that
+/// the ten classes of a softmax fit in one.
 pub const ROW: usize = 8;
 
 /// An axis of an iteration space.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Axis {
-    /// Its extent.
+    /// The extent.
     pub size: usize,
     /// Whether the kernel reduces it.
     pub reduced: bool,
 }
 
-/// How an operand is traversed: its element type, and its stride along each axis of the iteration space.
+/// The traversal of an operand: its element type and its stride along each axis of the iteration space.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Walk {
     /// The element type.
@@ -36,20 +37,20 @@ pub struct Walk {
     pub strides: SmallVec<[isize; 4]>,
 }
 
-/// Loops with the strides of all operands: the words of a call's block except the addresses.
+/// Loops with the strides of all operands: the argument block of a call without addresses.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Nest {
     /// The axis of the lanes.
     pub lanes: LaneAxis,
-    /// Number of parallel loops outside the lanes.
+    /// The number of parallel loops outside the lanes.
     pub par: u8,
-    /// Number of reduced loops other than the lanes.
+    /// The number of reduced loops other than the lanes.
     pub seq: u8,
     /// The number of innermost reduced loops that iterate over one row together with the lanes.
     pub run: u8,
     /// Extents: parallel loops, lanes, reduced loops.
     pub extents: SmallVec<[usize; 4]>,
-    /// Strides in bytes: for each loop those of all operands.
+    /// Strides in bytes: for each loop, one per operand.
     strides: SmallVec<[i64; 16]>,
     operands: usize,
 }
@@ -100,7 +101,7 @@ impl Loops {
 }
 
 impl Nest {
-    /// The nest of an elementwise kernel of `shape`; layouts broadcast to it.
+    /// Builds the nest of an elementwise kernel of `shape`. The layouts must be broadcast to it.
     #[inline]
     pub fn elementwise(shape: &[usize], operands: &[(&Layout, DType)]) -> Self {
         let mut loops = Loops::new(operands.len());
@@ -143,11 +144,11 @@ impl Nest {
         self
     }
 
-    /// The nest of an iteration space whose operands are traversed as in `walks`. Loops are not merged across
-    /// the axes in `fences`, which lists the first axis of each unit.
+    /// Builds the nest of an iteration space whose operands are traversed as in `walks`. Loops are not merged across
+    /// `fences`, the first axes of the ranges that must stay separate.
     ///
-    /// Returns `None` if reduced lanes cannot preserve the order ([module](self)); `reduced` is the dtype of
-    /// the reduction, if there is one.
+    /// `reduced` is the dtype of the reduction, if there is one. Returns `None` if reduced lanes cannot preserve the
+    /// order ([module](self)).
     pub fn new(axes: &[Axis], walks: &[Walk], fences: &[usize], reduced: Option<DType>) -> Option<Self> {
         let operands = walks.len();
         let stride = |axis: usize| move |op: usize| walks[op].strides[axis] as i64 * walks[op].dtype.size() as i64;
@@ -162,7 +163,7 @@ impl Nest {
         let mut outside = 0;
         for (axis, it) in axes.iter().enumerate().filter(|(_, it)| it.size != 1) {
             let (loops, last) = if it.reduced { (&mut seq, &mut seq_axis) } else { (&mut par, &mut par_axis) };
-            // The run at the end is always a separate loop: its order is that of the lanes.
+            // The run at the end is always a separate loop, because its order is that of the lanes.
             let mut fences = fences.iter().chain([&run]);
             let fenced = fences.any(|fence| last.is_some_and(|last| last < *fence) && *fence <= axis);
             loops.push(it.size, !fenced, stride(axis));
@@ -199,8 +200,8 @@ impl Nest {
         Some(Self { lanes, par: counts.0, seq: counts.1, run, extents, strides, operands }.zero_empty_loops())
     }
 
-    /// Number of terms that go to each accumulator of a reduction in [`ReductionOrder::Lanes`], by the dtype of
-    /// accumulators; none without reduced loops.
+    /// Returns the length of the accumulation chains of a reduction in [`ReductionOrder::Lanes`], given the accumulator
+    /// dtype. Returns zero without reduced loops.
     pub fn chain(&self, accumulator: DType) -> usize {
         let lanes = match self.lanes {
             LaneAxis::Parallel => 1,
@@ -212,13 +213,13 @@ impl Nest {
         loops.iter().fold(lanes, |all, &it| all.saturating_mul(it))
     }
 
-    /// The byte strides of an operand, in the order of the extents.
+    /// Returns the byte strides of an operand, in the order of the extents.
     pub fn strides(&self, operand: usize) -> impl ExactSizeIterator<Item = i64> + '_ {
         debug_assert!(operand < self.operands);
         (0..self.extents.len()).map(move |i| self.strides[i * self.operands + operand])
     }
 
-    /// The stride of an operand of `dtype` along the lanes.
+    /// Returns the class of an operand's stride along the lanes; `dtype` is its element type.
     #[inline]
     pub fn step(&self, operand: usize, dtype: DType) -> StrideClass {
         let lane = self.par as usize;
@@ -238,7 +239,7 @@ impl Nest {
         self.extents[..self.par as usize + lane].contains(&0)
     }
 
-    /// The block of a call (see [`crate::ir::Kernel`]) on operands that start at `addresses`, without
+    /// Returns the argument block of a call (see [`crate::ir::Kernel`]) on operands that start at `addresses`, without
     /// bases.
     #[inline]
     pub fn block(&self, addresses: impl IntoIterator<Item = u64>) -> SmallVec<[u64; 24]> {
@@ -252,7 +253,7 @@ impl Nest {
     }
 }
 
-/// The strides of a row-major result over the axes that are kept; those of reduced axes are zero.
+/// Returns the strides of a row-major result over the axes that are not reduced; the strides of reduced axes are zero.
 pub fn kept_strides(axes: &[Axis]) -> Strides {
     let mut strides: Strides = SmallVec::from_elem(0, axes.len());
     let mut step = 1;
@@ -299,7 +300,7 @@ mod tests {
         view
     }
 
-    /// All addresses that an operand is accessed at, loop by loop.
+    /// Returns all addresses at which an operand is accessed, loop by loop.
     fn visits(nest: &Nest, operand: usize, start: i64) -> Vec<i64> {
         let strides: Vec<i64> = nest.strides(operand).collect();
         // Reduced lanes are the innermost loop.
@@ -347,7 +348,7 @@ mod tests {
                 refused += 1;
                 continue;
             };
-            // Row by row: the kept axes outside, the reduced ones inside, each in order.
+            // Row by row: the axes that are not reduced outside, the reduced ones inside, each in order.
             let kept = (0..axes.len()).filter(|&it| !axes[it].reduced);
             let order: Vec<usize> = kept.chain((0..axes.len()).filter(|&it| axes[it].reduced)).collect();
             let expected: Vec<i64> = view.permute(&order).offsets().map(|it| 4 * it as i64).collect();

@@ -1,4 +1,4 @@
-//! The passes of this module over a graph.
+//! Runs the passes of this module over a graph.
 
 use super::assemble::assemble;
 use super::casts::fold_casts;
@@ -25,14 +25,15 @@ use crate::ops::Control;
 use crate::target::Target;
 use std::cell::RefCell;
 
-/// How a graph is lowered.
+/// Options of lowering.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct LowerOptions {
-    /// Whether ops share kernels. It does not change any bit of the results.
+    /// Whether ops share kernels. Fusion changes no bit of the results.
     pub fuse: bool,
-    /// [`Precision::Strict`]: results are equal to those of op-by-op execution to the bit, on every device.
-    /// Otherwise `a * b + c` within a kernel is rounded once, the target's native functions are used, and
-    /// reductions and contractions add their terms in the fastest order, of factors as exact as the precision says.
+    /// The precision. With [`Precision::Strict`], results equal those of op-by-op execution to the bit, on every
+    /// device. Otherwise `a * b + c` within a kernel is rounded once, and the target's native functions are used.
+    /// Reductions and contractions then add their terms in the fastest order, with factors as exact as the precision
+    /// requires.
     pub precision: Precision,
 }
 
@@ -51,11 +52,11 @@ pub fn lower(graph: &Graph, options: &LowerOptions, target: &Target) -> Result<P
     Ok(lower_traced(graph, options, target, None)?.0)
 }
 
-/// [`lower`] of a graph that was optimised from a traced graph, if that is known: steps that can fail refer
-/// to their nodes in it. Also returns the names of the inputs.
+/// Lowers a graph that was optimised from a traced graph, if that is known. Steps that can fail refer to their nodes in
+/// the traced graph. Also returns the names of the inputs.
 ///
 /// # Errors
-/// As for [`lower`].
+/// See [`lower`].
 pub fn lower_traced(
     graph: &Graph,
     options: &LowerOptions,
@@ -76,7 +77,7 @@ pub fn lower_traced(
     Ok((plan, names))
 }
 
-/// How graphs are lowered.
+/// The options of one lowering.
 struct Pipeline<'a> {
     options: &'a LowerOptions,
     target: &'a Target,
@@ -88,7 +89,7 @@ impl<'a> Pipeline<'a> {
         Self { options, target, known: RefCell::default() }
     }
 
-    /// Lowers a graph and its callees; returns the source locations of steps that can fail, and the names of
+    /// Lowers a graph and its callees. Returns the plan, the source locations of steps that can fail, and the names of
     /// inputs.
     fn plan(&self, graph: &Graph) -> Result<(Plan, Vec<Located>, PlanNames)> {
         let portable;
@@ -119,7 +120,7 @@ impl<'a> Pipeline<'a> {
         Ok(self.push(graph, &flat, steps, routines))
     }
 
-    /// Adds the routine of these steps, in their order.
+    /// Adds the routine of these steps, in this order.
     fn push(&self, graph: &Graph, flat: &Flat, steps: Vec<Draft>, routines: &mut Routines) -> RoutineId {
         let steps = if self.options.fuse { horizontal::fuse(flat, steps, routines) } else { steps };
         let routine = assemble(graph, flat, steps, routines);
@@ -164,7 +165,7 @@ impl<'a> Pipeline<'a> {
         Ok(())
     }
 
-    /// The steps of the routine of a graph, the main one or another, whose callees are in `routines`.
+    /// Returns the steps of a graph's routine. The routines of its callees are already in `routines`.
     fn steps(&self, graph: &Graph, is_main: bool, routines: &mut Routines) -> Result<(Flat, Vec<Draft>)> {
         let &Self { options, target, ref known } = self;
         let mut flat = flatten(graph, routines, target)?;
@@ -184,7 +185,7 @@ impl<'a> Pipeline<'a> {
         let stores = slices::place(&mut flat, &mut groups, target);
         let outlines = Outlines::of(&flat, &groups);
         let mut steps = Vec::with_capacity(groups.list.len());
-        // By value, how often it is read, once that matters.
+        // The number of uses of each value, computed when first needed.
         let mut uses: Option<Vec<u32>> = None;
         for group in &groups.list {
             let whole = group.nodes[0];
@@ -206,8 +207,8 @@ impl<'a> Pipeline<'a> {
                     let build = || emit(&mut flat, &groups, group, &stores, target, routines);
                     let emitted = known.get_or_build(structure, build)?;
                     match (group.op, steps.last_mut()) {
-                        // Epilogues of one op stand one after the other. If there is a copy of a slice
-                        // between them, the first ones compute what those behind it read.
+                        // Epilogues of one op are adjacent. If a copy of a slice comes between them, the first ones
+                        // compute operands of the later ones.
                         (Some(op), Some(Draft::Contraction(last, epilogues) | Draft::Library(last, epilogues)))
                             if *last == op =>
                         {

@@ -1,4 +1,4 @@
-//! Plans: a flat list of steps over buffers, without addresses.
+//! Defines plans: flat lists of steps over buffers, without addresses.
 
 use crate::ir::{Contraction, Kernel, LaneAxis, ParamId, Precision, Type};
 use crate::tensor::{Attrs, DType, Dim, Layout, Literal, Op};
@@ -17,7 +17,7 @@ pub struct BufferId(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RoutineId(pub u32);
 
-/// What an executable runs: kernels, constants, and the routines that use them. Serialisable; independent of
+/// The program of an executable: kernels, constants, and the routines that use them. Serialisable, and independent of
 /// addresses.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Plan {
@@ -25,13 +25,13 @@ pub struct Plan {
     pub kernels: Vec<Kernel>,
     /// Constant data of all routines.
     pub constants: Vec<Literal>,
-    /// One for each distinct graph: the last is the main routine, and every other one comes before its
+    /// The routines, one for each distinct graph. The last is the main routine, and every other comes before its
     /// callers. So there is no recursion, and at most one call of each is active at a time.
     pub routines: Vec<Routine>,
 }
 
 impl Plan {
-    /// The main routine.
+    /// Returns the main routine.
     ///
     /// # Panics
     /// If the plan has no routines.
@@ -39,8 +39,8 @@ impl Plan {
         self.routines.last().expect("a plan has a routine")
     }
 
-    /// The offset of each routine's part of a run's memory, in bytes, which is after those of all its
-    /// callers; and the total size. Returns `None` if a routine calls one that does not come before it.
+    /// Returns the offset in bytes of each routine's arena within a run's memory, and the total size. A routine's arena
+    /// follows the arenas of all its callers. Returns `None` if a routine calls one that does not come before it.
     pub fn arena(&self) -> Option<(Vec<usize>, usize)> {
         let mut bases = vec![0; self.routines.len()];
         let mut all = 0;
@@ -80,22 +80,21 @@ pub struct Routine {
     pub arena_bytes: usize,
     /// The steps in execution order.
     pub steps: Vec<PlanStep>,
-    /// Which outputs may reuse the memory of donated inputs.
+    /// The outputs that may reuse the memory of donated inputs.
     pub reuse: Reuse,
 }
 
-/// When inputs are read for the last time, and outputs first accessed.
+/// The last reads of inputs and the first accesses of outputs.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Reuse {
-    /// By input, the first step from which on it is not read; for one whose elements are stored elsewhere
-    /// (see [`Routine`]), none.
+    /// The step from which on each input is dead; none if its elements are stored elsewhere (see [`Routine`]).
     pub free_from: Vec<u32>,
-    /// By output, the step that first accesses it.
+    /// The first step that accesses each output.
     pub touched_at: Vec<u32>,
-    /// Outputs, and inputs whose last reader is the step that first writes to the output's memory: it reads
-    /// each element before it overwrites it, or updates them in place. Sorted.
+    /// Pairs of an output and an input, sorted. The last reader of the input is the step that first writes to the
+    /// output's memory. It reads each element before it overwrites it, or updates them in place.
     pub in_place: Vec<(u32, u32)>,
-    /// The number of steps up to the last one that may fail: it refuses values, or allocates memory.
+    /// The number of steps up to the last one that may fail, because it checks values or allocates memory.
     pub fallible: u32,
 }
 
@@ -108,15 +107,15 @@ impl Reuse {
         free <= touched || self.in_place.binary_search(&(output as u32, input as u32)).is_ok()
     }
 
-    /// The inputs that an output may overwrite in the step that reads them for the last time.
+    /// Returns the inputs that an output may overwrite in the step that reads them last.
     pub fn in_place_of(&self, output: usize) -> impl Iterator<Item = usize> {
         let output = output as u32;
         let first = self.in_place.partition_point(|it| it.0 < output);
         self.in_place[first..].iter().take_while(move |it| it.0 == output).map(|it| it.1 as usize)
     }
 
-    /// Like [`Reuse::allows`] for an input that a run which fails must not change: the output is written only when
-    /// no step can fail any more.
+    /// Returns [`Reuse::allows`] for an input that a failing run must not change: the output is written only when no
+    /// later step can fail.
     pub fn allows_state(&self, output: usize, input: usize) -> bool {
         self.touched_at.get(output).is_some_and(|&at| at >= self.fallible) && self.allows(output, input)
     }
@@ -140,7 +139,7 @@ pub enum Place {
     Output(u32),
     /// Constant data of the plan.
     Constant(u32),
-    /// At this offset in the arena, a multiple of 64.
+    /// This offset in the arena, a multiple of 64.
     Arena(usize),
     /// No memory: the argument of a param of [`Role::Position`](crate::ir::Role).
     Position,
@@ -149,7 +148,7 @@ pub enum Place {
 /// A strided view of a buffer.
 #[derive(Clone, PartialEq, Debug)]
 pub struct View {
-    /// Which buffer.
+    /// The buffer.
     pub buffer: BufferId,
     /// The element type.
     pub dtype: DType,
@@ -160,7 +159,7 @@ pub struct View {
 /// A row-major value in a buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Span {
-    /// Which buffer.
+    /// The buffer.
     pub buffer: BufferId,
     /// The offset of its first byte in the buffer.
     pub offset: usize,
@@ -169,23 +168,22 @@ pub struct Span {
 /// An argument of a kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Argument {
-    /// Which buffer.
+    /// The buffer.
     pub buffer: BufferId,
     /// The offset of the first element, in bytes.
     pub offset: usize,
     /// Bytes from one element to the next, by loop of the kernel.
     pub strides: SmallVec<[i64; 4]>,
-    /// The axis of a param that is [indexed](crate::ir::Role::Indexed); the first element is at its position
-    /// zero.
+    /// The axis of a param that is [indexed](crate::ir::Role::Indexed). `offset` is that of the element at index zero.
     pub axis: Option<IndexedAxis>,
 }
 
-/// An axis that a kernel indexes with positions that it computes.
+/// An axis that a kernel indexes with values that it computes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct IndexedAxis {
     /// Bytes from one position to the next.
     pub stride: i64,
-    /// Number of positions.
+    /// The number of positions.
     pub extent: usize,
 }
 
@@ -209,51 +207,56 @@ pub struct ContractionStep {
     pub a: Span,
     /// The first element of the right operand.
     pub b: Span,
-    /// What becomes of the result.
+    /// The destination of the result.
     pub result: ContractionResult,
 }
 
-/// What becomes of the result of a contraction.
+/// The destination of a contraction's result.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ContractionResult {
-    /// It is stored, with this first element.
+    /// Stores it, with this first element.
     Stored(Span),
-    /// Kernels compute with it, and nothing else does: it is in no buffer. There is at least one.
+    /// Passes it to kernels, of which there is at least one, and does not materialise it.
     Epilogues(Vec<Epilogue>),
 }
 
-/// A kernel that computes with the result of a contraction and writes results of the step. A device runs it on parts of
-/// the result, in any order, as soon as these are computed; all epilogues of a contraction run on each part, in order.
+/// A kernel that computes with the result of a contraction and writes results of the step. A device runs it on tiles of
+/// the result, in any order, as soon as these are computed. All epilogues of a contraction run on each tile, in order.
 ///
-/// Its outputs are apart from the operands of the contraction and from what other epilogues of it access, but for those
-/// [behind](EpilogueLoops::Rows) it.
+/// The outputs of the kernel do not alias the operands of the contraction or the values that its other epilogues
+/// access. Epilogues [chained after](EpilogueLoops::Rows) it are the exception.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Epilogue {
     /// The kernel.
     pub kernel: KernelId,
     /// The loops of the kernel.
     pub loops: EpilogueLoops,
-    /// The arguments of the params, in order, but for the result of the contraction.
+    /// The arguments of the params, in order, without the result of the contraction.
     pub args: SmallVec<[Argument; 4]>,
 }
 
 /// The loops of an epilogue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum EpilogueLoops {
-    /// One for each axis of the result, batch, m and n in that order; if there are none, one of one step. They are
-    /// parallel, but for the last one of a kernel that reduces rows. This param is the result, an input: what the kernel
-    /// reads of it is rounded, or wrapped, to the type of the result, as an element in memory is.
+    /// Loops over the elements: one for each axis of the result, batch, m and n in that order. If the result has no
+    /// axes, there is one loop of one iteration. The loops are parallel, except for the last one of a kernel that
+    /// reduces rows.
+    ///
+    /// This param, an input, is the result. The kernel reads its elements rounded or wrapped to the type of the result,
+    /// as if they were in memory.
     Elements(ParamId),
-    /// One for each axis of rows of the result, batch and m in that order, then some of these extents along each row;
-    /// all are parallel. The kernel does not read the result, but what epilogues before it write: in each row of the
-    /// loops, only what they have written for that row.
+    /// Loops over the rows: one for each row axis of the result, batch and m in that order, then these extents along
+    /// each row. All loops are parallel. The kernel does not read the result. It reads the outputs of epilogues before
+    /// it, and in each row only the elements of that row.
     Rows(SmallVec<[usize; 2]>),
 }
 
 impl EpilogueLoops {
-    /// Whether a part of the result of this contraction must have whole rows for a kernel with these loops, because the
-    /// kernel reduces rows, in which case its lanes are the axis of columns, or reads other columns of them than that
-    /// which it computes. Then there is one axis of columns. `None` if the kernel has not the loops of an epilogue.
+    /// Returns whether a tile must have whole rows for a kernel with these loops.
+    ///
+    /// A kernel that reduces rows needs this, with the column axis as its lanes. So does one that reads columns other
+    /// than those that it computes. Then there is one column axis. Returns `None` if the kernel does not have the loops
+    /// of an epilogue.
     pub fn is_by_rows(&self, kernel: &Kernel, contraction: &Contraction) -> Option<bool> {
         match (self, kernel.lanes, kernel.seq) {
             (Self::Elements(_), LaneAxis::Parallel, 0) => Some(false),
@@ -263,7 +266,7 @@ impl EpilogueLoops {
         }
     }
 
-    /// The extents of the loops, of an epilogue of this contraction.
+    /// Returns the extents of the loops, for an epilogue of this contraction.
     pub fn extents(&self, contraction: &Contraction) -> SmallVec<[usize; 4]> {
         let mut extents: SmallVec<[usize; 4]> = contraction.axes_of(2).map(|it| it.size).collect();
         match self {
@@ -277,14 +280,14 @@ impl EpilogueLoops {
         extents
     }
 
-    /// The number of axes of rows of the result of a contraction.
+    /// Returns the number of row axes of a contraction's result.
     pub fn rows(contraction: &Contraction) -> usize {
         contraction.batch.len() + contraction.m.len()
     }
 }
 
-/// The axes of loops over a result of images `[n, c, spatial..]`: images, channels, and elements of a plane, as far as there
-/// are several.
+/// Returns the axes of loops over an NCHW result `[n, c, spatial..]`: images, channels, and spatial elements. Axes of
+/// size one are dropped.
 ///
 /// ```
 /// # use ms_core::lower::image_axes;
@@ -297,7 +300,7 @@ pub fn image_axes(shape: &[usize]) -> SmallVec<[usize; 4]> {
     axes.filter(|&it| it != 1).collect()
 }
 
-/// The op of a step: in the stored form, its number, or for a custom op its name and source.
+/// The op of a step. The stored form has the number, or for a custom op the name and source.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PlanOp(pub Op);
 
@@ -309,13 +312,13 @@ impl Deref for PlanOp {
     }
 }
 
-/// One step of a [`Plan`].
+/// A step of a [`Plan`].
 #[derive(Clone, PartialEq, Debug)]
 pub enum PlanStep {
     /// A generated kernel.
     Kernel(KernelCall),
-    /// At least two kernels, none of which accesses what another one writes: a device runs them in any order, or at the
-    /// same time.
+    /// Two or more independent kernels: none accesses a value that another writes. A device runs them in any order
+    /// or concurrently.
     Kernels(Vec<KernelCall>),
     /// A contraction.
     Contraction(Box<ContractionStep>),
@@ -323,50 +326,51 @@ pub enum PlanStep {
     Library {
         /// The op.
         op: PlanOp,
-        /// Its attributes.
+        /// The attributes.
         attrs: Attrs,
-        /// The precision of its products, if it is [made of them](crate::ops::Lowering::library_precision).
+        /// The precision of the op's products, if it [consists of them](crate::ops::Lowering::library_precision).
         precision: Precision,
-        /// Its operands.
+        /// The operands.
         inputs: Vec<View>,
-        /// Its results, row-major.
+        /// The results, row-major.
         outputs: Vec<View>,
         /// The number of its node in the traced graph; see [`line_of_node`](super::line_of_node).
         node: Option<u32>,
-        /// Kernels that compute with its result, of which there is one, element by element: their loops are the
-        /// [axes of images](image_axes) of it, all parallel. A device may run them on any parts of the result, in any
-        /// order, as soon as these are computed; on each part they run in this order. What they write is apart from the
-        /// operands and from what another one accesses, and may be in the place of the result.
+        /// Kernels that compute elementwise with its only result. Their loops are the [image axes](image_axes) of the
+        /// result, all parallel.
+        ///
+        /// A device may run them on any tiles of the result, in any order, as soon as these are computed. On each tile
+        /// they run in this order. Their outputs do not alias the operands or the values that another accesses, but
+        /// may overwrite the result.
         epilogues: Vec<KernelCall>,
     },
-    /// Fails for positions that are out of range for an operand; the kernel that gathers at them accepts all
-    /// positions.
+    /// Fails if a gather index is out of range for an operand. The kernel that gathers accepts all indices.
     Check {
         /// The op that gathers.
         op: PlanOp,
         /// The type of the operand.
         of: Type,
-        /// The axis of the operand that the positions refer to.
+        /// The axis of the operand that the indices refer to.
         axis: usize,
-        /// The positions, integers.
+        /// The indices, integers.
         positions: View,
-        /// As in [`PlanStep::Library`].
+        /// See [`PlanStep::Library`].
         node: Option<u32>,
     },
     /// A call of a routine.
     Call {
         /// The routine.
         routine: RoutineId,
-        /// Its arguments.
+        /// The arguments.
         inputs: Vec<Span>,
         /// The locations of its results.
         outputs: Vec<Span>,
     },
-    /// One of two routines, with the same types of arguments and results.
+    /// A branch to one of two routines, with the same types of arguments and results.
     Branch {
-        /// A bool.
+        /// The condition, a bool.
         condition: Span,
-        /// The routine that runs if the condition is true, and the other one.
+        /// The routines of a true and of a false condition.
         routines: [RoutineId; 2],
         /// Their arguments.
         inputs: Vec<Span>,
@@ -378,7 +382,7 @@ pub enum PlanStep {
 }
 
 impl PlanStep {
-    /// The kernels of a step that runs nothing else.
+    /// Returns the kernels of a step that consists of kernels only.
     pub fn kernels(&self) -> &[KernelCall] {
         match self {
             Self::Kernel(it) => std::slice::from_ref(it),
@@ -387,7 +391,7 @@ impl PlanStep {
         }
     }
 
-    /// The routines that a step runs.
+    /// Returns the routines that a step runs.
     pub fn callees(&self) -> SmallVec<[RoutineId; 2]> {
         match self {
             Self::Kernel(_) | Self::Kernels(_) => SmallVec::new(),
@@ -399,9 +403,9 @@ impl PlanStep {
     }
 }
 
-/// A loop over a routine: its inputs are carries, one element of each sequence, and invariants; its outputs
-/// are the carries that it computes, one element of each series, and, in a [`Repeat::While`], the condition
-/// of the next iteration.
+/// A loop over a routine. The routine's inputs are carries, one element of each sequence, and invariants. Its outputs
+/// are the carries that it computes, one element of each series, and, in a [`Repeat::While`], the condition of the next
+/// iteration.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Loop {
     /// The routine of one iteration.
@@ -416,16 +420,16 @@ pub struct Loop {
     pub invariants: Vec<Span>,
     /// The locations of the series, to which each iteration adds an element.
     pub series: Vec<Span>,
-    /// Memory for the next value of a carry while its current one is read: one for each chain of carries that
-    /// starts with a [computed](NextCarry::Computed) one and continues with those that take its previous
-    /// value, in the order of the computed ones.
+    /// Memory for the next value of a carry while its current one is still read. There is one for each chain of
+    /// carries, in the order of the computed carries. A chain starts with a [computed](NextCarry::Computed) carry and
+    /// continues with those that take its previous value.
     pub spares: Vec<Span>,
 }
 
 /// The number of iterations of a loop.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Repeat {
-    /// While a condition holds: series are stacks.
+    /// Iterates while a condition holds. Series are stacks.
     While {
         /// The condition of the first iteration, a bool.
         first: Span,
@@ -434,18 +438,18 @@ pub enum Repeat {
         /// The location of the number of iterations, an i64.
         count: Option<Span>,
     },
-    /// A constant number of iterations; sequences and series are arrays.
+    /// Iterates a constant number of times. Sequences and series are arrays.
     Times {
         /// The number of iterations.
         count: usize,
-        /// From the last element of sequences and series to the first.
+        /// Whether to run from the last element of sequences and series to the first.
         reverse: bool,
     },
-    /// The number of iterations is an i64; sequences and series are stacks.
+    /// Iterates as often as an i64 says. Sequences and series are stacks.
     Counted {
         /// The number of iterations.
         count: Span,
-        /// From the last element of sequences and series to the first.
+        /// Whether to run from the last element of sequences and series to the first.
         reverse: bool,
     },
 }
@@ -457,22 +461,22 @@ pub struct Carry {
     pub initial: Span,
     /// The location of the last value; used as scratch memory until then.
     pub result: Span,
-    /// Where the next value comes from.
+    /// The source of the next value.
     pub next: NextCarry,
 }
 
-/// Where the next value of a carry comes from. At most one carry takes the value of another one.
+/// The source of a carry's next value. At most one carry takes the value of another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NextCarry {
     /// The routine computes it.
     Computed,
-    /// The routine computes it, and may write it over the current one: see [`Reuse::allows`].
+    /// The routine computes it and may overwrite the current value: see [`Reuse::allows`].
     Updated,
-    /// It is the current value of this carry.
+    /// The current value of this carry.
     From(u32),
 }
 
-/// Size of a row-major value, or of the handle of a stack, in bytes; `None` if a dimension is symbolic.
+/// Returns the size of a row-major value, or of the handle of a stack, in bytes; `None` if a dimension is symbolic.
 pub fn value_bytes(ty: &Type) -> Option<usize> {
     if is_stack(ty) { Some(STACK_BYTES) } else { ty.numel().map(|it| it * ty.dtype.size()) }
 }

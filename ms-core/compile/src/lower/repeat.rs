@@ -1,4 +1,4 @@
-//! A loop whose condition and body are elementwise, as a kernel: the loop runs for each vector of elements, and its
+//! Lowers a loop with elementwise condition and body to a kernel. The loop runs for each vector of elements, and its
 //! carries stay in registers.
 
 use super::body::apply;
@@ -22,7 +22,7 @@ use std::rc::Rc;
 /// A node with a loop that is a kernel.
 #[derive(Clone, Copy)]
 pub(super) struct Repeated<'a> {
-    /// The graph of the node.
+    /// The graph that contains the node.
     pub outer: &'a Flat,
     pub node: &'a FlatNode,
     /// The number of iterations of a scan.
@@ -30,10 +30,10 @@ pub(super) struct Repeated<'a> {
 }
 
 impl Repetition {
-    /// The loop of these regions, if the target runs it as a kernel.
+    /// Returns the loop of these regions, if the target runs it as a kernel.
     ///
     /// # Errors
-    /// Those of lowering views and constants.
+    /// Fails if lowering views or constants fails.
     pub fn of(
         condition: Option<&Graph>,
         body: &Graph,
@@ -76,7 +76,7 @@ impl Repetition {
         Ok(found.is_elementwise().then_some(found))
     }
 
-    /// Whether every value is computed from those at the same element, or from values of one element.
+    /// Returns whether every value is computed from values at the same element or from values of one element.
     fn is_elementwise(&self) -> bool {
         let Self { flat, condition, next, .. } = self;
         let reads = |access: &Access| match access.source {
@@ -91,8 +91,8 @@ impl Repetition {
         flat.nodes.iter().all(computes) && next.iter().chain(condition).all(reads)
     }
 
-    /// The kernels of a node with this loop, whose results `used` names: one for results of one element, and one for
-    /// the others.
+    /// Emits the kernels of a node with this loop; `used` names its live results. One kernel computes the results of
+    /// one element, and one the others.
     ///
     /// # Errors
     /// [`Code::Verify`] for operands that do not fit the loop.
@@ -116,7 +116,7 @@ impl Repetition {
         Ok(emitted)
     }
 
-    /// The kernel that computes these results, of so many elements.
+    /// Builds the kernel that computes these results.
     fn kernel_of(
         &self,
         Repeated { outer, node, count }: Repeated<'_>,
@@ -175,13 +175,13 @@ impl Repetition {
         Ok(Emitted { kernel: routines.kernel(kernel), nest: Rc::new(nest), accesses, args })
     }
 
-    /// Adds the loop on these first values of carries and invariants; returns the last values of the carries.
+    /// Adds the loop with these first values of carries and invariants, and returns the last values of the carries.
     fn stage(&self, body: &mut KernelBuilder, count: Option<usize>, firsts: &[Val]) -> SmallVec<[Val; 8]> {
         let Self { flat, tested, condition, next, .. } = self;
         let zero = body.constant(0i64, DType::I32);
         body.end_stage(Scope::Point);
         let mut values: Vec<Option<Val>> = vec![None; flat.values.len()];
-        // The first values are those of the inputs.
+        // A carry that takes its own value keeps its first value, an input.
         let is_kept = |carry: usize| next[carry].value() == Some(carry);
         for (input, &first) in firsts.iter().enumerate() {
             let is_carry = input < next.len() && !is_kept(input);
@@ -227,7 +227,7 @@ impl Repetition {
     }
 }
 
-/// The kernel without the params that it does not access, which are removed from these lists too.
+/// Removes the params that the kernel does not access, and their entries in `args` and `walks`.
 fn without_unread(mut kernel: Kernel, args: &mut Vec<Arg>, walks: &mut Vec<Walk>) -> Kernel {
     let mut number: SmallVec<[Option<u32>; 8]> = SmallVec::from_elem(None, kernel.params.len());
     for inst in &kernel.insts {

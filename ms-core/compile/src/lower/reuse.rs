@@ -1,4 +1,4 @@
-//! Which outputs of a routine may reuse the memory of its inputs.
+//! Determines which outputs of a routine may reuse the memory of its inputs.
 
 use super::draft::{Draft, OverInput};
 use super::flat::{Flat, Origin, ValueIndex};
@@ -7,22 +7,21 @@ use crate::ir::Graph;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
-/// When a routine's values are used, and which values they may overwrite.
+/// The steps that use a routine's values, and the values that these may overwrite.
 pub(super) struct Uses {
-    /// By value, the first step that accesses it, if one does.
+    /// The first step that accesses each value, if there is one.
     first: Vec<Option<u32>>,
-    /// By value, the last step that accesses it, if one does.
+    /// The last step that accesses each value, if there is one.
     last: Vec<Option<u32>>,
-    /// Values, each with an input that it may overwrite: the step that writes the value is the last one that
-    /// reads the input.
+    /// Values, each with an input that it may overwrite: the step that writes the value is the input's last reader.
     over_inputs: Vec<(ValueIndex, u32)>,
-    /// The output in whose memory a value is: that output itself, and the values between an input that it may
-    /// overwrite and it, each of which overwrites the previous one.
+    /// The output whose memory a value occupies. Besides the output itself, these are values of a chain from an input
+    /// to the output, each of which may overwrite the previous one.
     pub output_of: FxHashMap<ValueIndex, u32>,
 }
 
 impl Uses {
-    /// The uses of the values of these steps.
+    /// Computes the uses of the values of these steps.
     pub fn of(flat: &Flat, steps: &[Draft]) -> Self {
         let mut uses = Self {
             first: vec![None; flat.values.len()],
@@ -63,7 +62,7 @@ impl Uses {
         uses
     }
 
-    /// The reuse that the steps of the routine of `graph` allow, of which the first `fallible` may fail.
+    /// Returns the reuse that the steps of `graph`'s routine allow. The first `fallible` steps may fail.
     pub fn reuse(&self, graph: &Graph, flat: &Flat, fallible: u32) -> Reuse {
         let Self { first, last, over_inputs, output_of } = self;
         let in_array = |&id: &_| if is_stack(graph.ty(id)) { u32::MAX } else { 0 };
@@ -96,7 +95,7 @@ impl Uses {
 
     fn add_over_inputs(&mut self, flat: &Flat, step: u32, draft: &Draft) {
         for OverInput { result, operand, input } in draft.over_inputs(flat) {
-            // Of several steps that write a value only the first one finds the previous contents in its memory.
+            // If several steps write a value, only the first one finds the previous contents in its memory.
             if self.first[result] == Some(step) && self.last[operand] == Some(step) {
                 self.over_inputs.push((result, input));
             }

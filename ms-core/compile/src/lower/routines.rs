@@ -1,4 +1,4 @@
-//! The routines of a plan: each distinct graph is lowered once.
+//! Collects the routines of a plan: each distinct graph is lowered once.
 
 use super::flat::Repetition;
 use super::plan::{KernelId, Plan, Reuse, Routine, RoutineId};
@@ -10,8 +10,8 @@ use std::panic::Location;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// The names of the inputs of each routine of a plan: [`Graph::input_names`] of its graph. They are not part
-/// of the plan, which does not depend on names.
+/// The names of the inputs of each routine of a plan ([`Graph::input_names`] of its graph). They are not part of the
+/// plan, which does not depend on names.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct PlanNames(pub(super) Vec<Vec<Option<Arc<str>>>>);
 
@@ -35,7 +35,7 @@ pub(super) struct Located {
     pub line: &'static Location<'static>,
 }
 
-/// What a routine was lowered from: graphs, which live as long as the graph that is lowered.
+/// The origin of a routine: graphs that live as long as the graph being lowered.
 #[derive(PartialEq, Eq, Hash)]
 pub(super) enum Key {
     Graph(*const Graph),
@@ -44,19 +44,19 @@ pub(super) enum Key {
 }
 
 impl Key {
-    /// The key of the routine of a graph.
+    /// Returns the key of the routine of a graph.
     pub fn graph(graph: &Arc<Graph>) -> Self {
         Self::Graph(Arc::as_ptr(graph))
     }
 
-    /// The key of the routine of one iteration of a loop.
+    /// Returns the key of the routine of one iteration of a loop.
     pub fn iteration(body: &Arc<Graph>, condition: Option<&Arc<Graph>>, carries: usize) -> Self {
         Self::Iteration(Arc::as_ptr(body), condition.map(Arc::as_ptr), carries)
     }
 }
 
 impl Routines {
-    /// No routines, for a plan of that precision.
+    /// Creates a plan of this precision without routines.
     pub fn new(precision: Precision) -> Self {
         Self {
             precision,
@@ -70,7 +70,7 @@ impl Routines {
         }
     }
 
-    /// The plan, the source locations of steps that can fail, and the names of inputs.
+    /// Returns the plan, the source locations of steps that can fail, and the names of inputs.
     pub fn finish(self) -> (Plan, Vec<Located>, PlanNames) {
         (self.plan, self.located, self.names)
     }
@@ -91,27 +91,27 @@ impl Routines {
         RoutineId(self.plan.routines.len() as u32 - 1)
     }
 
-    /// The precision of the plan's kernels and contractions.
+    /// Returns the precision of the plan's kernels and contractions.
     pub fn precision(&self) -> Precision {
         self.precision
     }
 
-    /// The routine of a graph.
+    /// Returns the routine of a graph.
     pub fn of_graph(&self, graph: &Arc<Graph>) -> RoutineId {
         self.known[&Key::graph(graph)]
     }
 
-    /// The routine of one iteration of a loop.
+    /// Returns the routine of one iteration of a loop.
     pub fn of_loop(&self, body: &Arc<Graph>, condition: Option<&Arc<Graph>>, carries: usize) -> RoutineId {
         self.known[&Key::iteration(body, condition, carries)]
     }
 
-    /// Adds the loop of a key, which is a kernel.
+    /// Adds the loop of a key as a kernel.
     pub fn add_repetition(&mut self, key: Key, it: Repetition) {
         self.repetitions.insert(key, Rc::new(it));
     }
 
-    /// The loop of a key, if it is a kernel.
+    /// Returns the loop of a key, if it is a kernel.
     pub fn repetition(&self, key: &Key) -> Option<&Rc<Repetition>> {
         self.repetitions.get(key)
     }
@@ -122,12 +122,12 @@ impl Routines {
         self.located.push(Located { routine, step, line });
     }
 
-    /// Which outputs of a routine may be written over which inputs.
+    /// Returns the memory reuse of a routine: which outputs may overwrite which inputs.
     pub fn reuse(&self, routine: RoutineId) -> &Reuse {
         &self.plan.routines[routine.0 as usize].reuse
     }
 
-    /// The number of a kernel.
+    /// Interns a kernel and returns its number.
     pub fn kernel(&mut self, kernel: Kernel) -> KernelId {
         let next = KernelId(self.kernels.len() as u32);
         let kernels = &mut self.plan.kernels;
@@ -137,12 +137,12 @@ impl Routines {
         })
     }
 
-    /// Whether a kernel [only copies](Kernel::is_copy).
+    /// Returns whether a kernel [only copies](Kernel::is_copy).
     pub fn is_copy(&self, kernel: KernelId) -> bool {
         self.plan.kernels[kernel.0 as usize].is_copy()
     }
 
-    /// The number of constant data.
+    /// Interns constant data and returns its number.
     pub fn constant(&mut self, literal: &Literal) -> u32 {
         if let Some(&known) = self.constants.get(literal) {
             return known;

@@ -1,8 +1,8 @@
-//! The order of steps: those that may fail come before those that overwrite inputs, wherever data allow.
+//! Orders steps: those that may fail come before those that overwrite inputs, where data dependences allow it.
 //!
-//! A run that fails must leave the slots that it writes as they were. So a slot's new value may overwrite the
-//! old one only when no step can fail any more ([`Reuse::allows_state`](super::plan::Reuse::allows_state)). Which
-//! inputs are values of slots is not known here: it is done for all inputs of the main routine.
+//! A failing run must leave the slots that it writes unchanged. So a slot's new value may overwrite the old one only
+//! when no later step can fail ([`Reuse::allows_state`](super::plan::Reuse::allows_state)). Which inputs are values of
+//! slots is not known here, so all inputs of the main routine are treated as such.
 
 use super::draft::Draft;
 use super::flat::{Access, Flat, FlatNode, FlatValue, Kind, Origin, Region, Trips, ValueIndex};
@@ -10,7 +10,7 @@ use super::reuse::Uses;
 use super::routines::Routines;
 use smallvec::SmallVec;
 
-/// Whether a step of a node may fail when it runs: it refuses values, or allocates memory.
+/// Returns whether a step of a node may fail at run time, because it checks values or allocates memory.
 fn may_fail(flat: &Flat, node: &FlatNode, routines: &Routines) -> bool {
     let fails = |routine| routines.reuse(routine).fallible > 0;
     match node.kind {
@@ -34,7 +34,7 @@ fn may_fail(flat: &Flat, node: &FlatNode, routines: &Routines) -> bool {
     }
 }
 
-/// Whether a step may fail when it runs.
+/// Returns whether a step may fail at run time.
 pub(super) fn step_may_fail(flat: &Flat, step: &Draft, routines: &Routines) -> bool {
     match step {
         Draft::Kernel(_) | Draft::Kernels(_) => false,
@@ -44,25 +44,25 @@ pub(super) fn step_may_fail(flat: &Flat, step: &Draft, routines: &Routines) -> b
     }
 }
 
-/// What a node has to do with the order of steps.
+/// The constraint that a node puts on the order of steps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Order {
-    /// It may fail, or something depends on it that may.
+    /// The node may fail, or a node that may fail depends on it.
     Early,
-    /// It is not early, and computes the elements of an output that may be written over an input.
+    /// The node is not early, and computes the elements of an output that may overwrite an input.
     Late,
-    /// Anything else.
+    /// No constraint.
     Any,
 }
 
-/// The order of each node; none if it does not matter, as no node may fail.
+/// Returns the order of each node; empty if no node may fail.
 pub(super) fn orders(flat: &Flat, routines: &Routines) -> Vec<Order> {
     if !flat.nodes.iter().any(|it| may_fail(flat, it, routines)) {
         return Vec::new();
     }
     let bytes = |value: ValueIndex| flat.numel(value) * flat.values[value].dtype.size();
     let operands = |node: &'_ FlatNode| node.inputs.iter().filter_map(Access::value).collect::<SmallVec<[_; 4]>>();
-    // By value, whether it is an input, or is computed from one of as many bytes element by element.
+    // By value, whether it is an input, or is computed elementwise from an input of the same size in bytes.
     let is_input = |it: &FlatValue| matches!(it.origin, Origin::Input(_));
     let mut is_updated: Vec<bool> = flat.values.iter().map(is_input).collect();
     for node in flat.nodes.iter().filter(|it| matches!(it.kind, Kind::Map(_))) {
@@ -98,8 +98,8 @@ pub(super) fn orders(flat: &Flat, routines: &Routines) -> Vec<Order> {
     orders
 }
 
-/// Moves steps that may overwrite an input, and what depends on them, behind the last step that may fail, unless
-/// one that may fail depends on them. All others keep their order.
+/// Moves steps that may overwrite an input, and their dependents, after the last step that may fail. Steps on which a
+/// fallible one depends stay, and all others keep their order.
 pub(super) fn delay_overwriting(flat: &Flat, steps: Vec<Draft>, routines: &Routines) -> Vec<Draft> {
     let fails: Vec<bool> = steps.iter().map(|it| step_may_fail(flat, it, routines)).collect();
     let Some(last) = fails.iter().rposition(|it| *it) else { return steps };
@@ -107,7 +107,7 @@ pub(super) fn delay_overwriting(flat: &Flat, steps: Vec<Draft>, routines: &Routi
         return steps;
     }
     let uses = Uses::of(flat, &steps);
-    // Values that a step accesses which may fail, or on which one depends that may.
+    // Values accessed by a step that may fail, or that such a step depends on.
     let mut is_needed = vec![false; flat.values.len()];
     let mut may_wait = vec![false; last + 1];
     for (step, draft) in steps[..=last].iter().enumerate().rev() {

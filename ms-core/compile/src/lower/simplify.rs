@@ -1,12 +1,12 @@
-//! Simplification of a kernel's body: common subexpression and dead code elimination, and, if rounding may
-//! differ from op by op, contraction of products and sums.
+//! Simplifies a kernel's body by common subexpression and dead code elimination. If rounding may differ from op-by-op
+//! execution, it also contracts products and sums to fused multiply-adds.
 
 use crate::ir::{BinaryOp, Inst, Kernel, Scope, UnaryOp, Val};
 use crate::tensor::DType;
 use rustc_hash::FxHashMap;
 use std::collections::hash_map::Entry;
 
-/// The simplified kernel; `contract` allows `a * b + c` to be rounded once.
+/// Returns the simplified kernel; `contract` permits `a * b + c` to be rounded once.
 pub(super) fn simplify(mut kernel: Kernel, contract: bool) -> Kernel {
     share(&mut kernel);
     if contract {
@@ -18,8 +18,8 @@ pub(super) fn simplify(mut kernel: Kernel, contract: bool) -> Kernel {
 /// Common subexpression elimination: replaces values that were computed before by the earlier ones.
 fn share(kernel: &mut Kernel) {
     let mut same: Vec<Val> = (0..kernel.insts.len() as u32).map(Val).collect();
-    // The last value of an instruction, and whether it is visible in later stages: values of points are, values of
-    // loops only in the same loop.
+    // The last value of an instruction, and whether it is visible in later stages. Values of points are; values of
+    // loops are visible only in the same loop.
     let mut known: FxHashMap<(Inst, DType), (Val, bool)> = FxHashMap::default();
     known.reserve(kernel.insts.len());
     for stage in 0..kernel.stages.len() {
@@ -28,7 +28,7 @@ fn share(kernel: &mut Kernel) {
         for i in range.clone() {
             let inst = &mut kernel.insts[i];
             inst.operands_mut().into_iter().flatten().for_each(|it| *it = same[it.0 as usize]);
-            // Memory may change between two loads, and carries that begin with one value have others later.
+            // Memory may change between two loads. Carries with equal first values may differ later.
             if matches!(inst, Inst::Load(_) | Inst::Carry(_)) || inst.is_statement() {
                 continue;
             }
@@ -45,10 +45,10 @@ fn share(kernel: &mut Kernel) {
     }
 }
 
-/// Turns sums of a product without other uses and something else into [`Inst::Fma`].
+/// Replaces the sum of a single-use product and another value by [`Inst::Fma`].
 ///
-/// Sums of two products stay: with one of them rounded and the other not, products that cancel would leave a
-/// rounding error as large as the first one's, and the sum would depend on the order of its operands.
+/// Sums of two products are not contracted. If only one of them were rounded, products that cancel would leave a
+/// rounding error as large as the first one's. The sum would also depend on the order of its operands.
 fn fuse_products(kernel: &mut Kernel) {
     let uses = uses(kernel);
     for stage in 0..kernel.stages.len() {
@@ -72,7 +72,7 @@ fn fuse_products(kernel: &mut Kernel) {
     }
 }
 
-/// Whether a value is a product, or one with another sign.
+/// Returns whether a value is a product, possibly negated.
 fn is_product(kernel: &Kernel, value: Val) -> bool {
     match kernel.insts[value.0 as usize] {
         Inst::Binary(BinaryOp::Mul, ..) => true,
@@ -117,7 +117,7 @@ fn prune(mut kernel: Kernel) -> Kernel {
     Kernel { insts, types, stages, ..kernel }
 }
 
-/// By instruction, whether a store or the end of a loop depends on it.
+/// Returns for each instruction whether a store or the end of a loop depends on it.
 fn live(kernel: &Kernel) -> Vec<bool> {
     let mut live = vec![false; kernel.insts.len()];
     loop {
@@ -132,7 +132,7 @@ fn live(kernel: &Kernel) -> Vec<bool> {
                 inst.operands().for_each(|it| live[it.0 as usize] = true);
             }
         }
-        // The next value of a carry follows what reads the carry.
+        // The next value of a carry comes after the instructions that read the carry.
         let is_known = |(inst, live_inst): (&Inst, &bool)| match *inst {
             Inst::Next(carry, _) => live[carry.0 as usize] == *live_inst,
             _ => true,
@@ -174,7 +174,7 @@ mod tests {
         assert!(!exact.insts.iter().any(|it| matches!(it, Inst::Fma(..) | Inst::Index(_))));
     }
 
-    /// Carries on which nothing depends but themselves are removed, and equal first values do not make carries equal.
+    /// Carries that only depend on themselves are removed, and equal first values do not make carries equal.
     #[test]
     fn carries_that_are_needed_stay() {
         let text = "kernel par=0 lanes=parallel seq=0 in %x: f32 unit in %n: i32 zero out %y: f32 unit

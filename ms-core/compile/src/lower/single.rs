@@ -1,4 +1,4 @@
-//! Steps of one op, for eager execution: a small key, the block of a call, and the step that is compiled.
+//! Builds steps of single ops for eager execution: a small key, a call's argument block, and the step to compile.
 
 use super::gather::GatherWalk;
 use super::nest::{Axis, Nest, Walk, kept_strides};
@@ -12,10 +12,10 @@ use crate::target::Target;
 use crate::tensor::{Array, Attr, AttrKind, Attrs, DType, Layout, Op, Type};
 use smallvec::SmallVec;
 
-/// One op as eager execution runs it. Extents, strides and addresses are arguments of a call, so that its code
-/// serves all shapes of a class.
+/// An op in eager execution. Extents, strides and addresses are arguments of a call, so its code serves all shapes of a
+/// class.
 ///
-/// A kernel is that of the op, or the [`KernelKey`] that it is built from.
+/// `K` is the kernel of the op, or the [`KernelKey`] from which it is built.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Step<K = Kernel> {
     /// A generated kernel.
@@ -26,22 +26,22 @@ pub enum Step<K = Kernel> {
         precision: Precision,
         /// The element types of operands and result.
         types: ContractionTypes,
-        /// How many axes of its operands are of which kind.
+        /// The number of axes of each kind of its operands.
         ranks: ContractionRanks,
     },
     /// An op that the backend's library runs as a whole.
     Library {
         /// The op.
         op: Op,
-        /// Its attributes.
+        /// The attributes.
         attrs: Attrs,
-        /// As in [`PlanStep::Library`](super::PlanStep::Library).
+        /// See [`PlanStep::Library`](super::PlanStep::Library).
         precision: Precision,
         /// The element types of its operands.
         dtypes: SmallVec<[DType; 4]>,
     },
-    /// Refuses positions, the second operand, that are out of range along an axis of the first one. It has no results;
-    /// the kernel that gathers at them accepts all positions.
+    /// Fails if an index in the second operand is out of range along an axis of the first one. It has no results; the
+    /// kernel that gathers accepts all indices.
     Check {
         /// The axis.
         axis: usize,
@@ -52,7 +52,7 @@ pub enum Step<K = Kernel> {
 pub type StepKey = Step<KernelKey>;
 
 impl StepKey {
-    /// The key of an op on these operands that is no kernel: a contraction, or an op of the library.
+    /// Returns the key of an op on these operands that is not a kernel: a contraction or a library op.
     pub fn whole(def: &'static OpDef, attrs: &Attrs, operands: &[&Array], precision: Precision) -> Self {
         match def.lowering {
             Lowering::Contraction(ranks) => Self::Contraction {
@@ -69,7 +69,7 @@ impl StepKey {
         }
     }
 
-    /// The step of the key, for `target`.
+    /// Builds the step of the key for `target`.
     pub fn build(&self, target: &Target) -> Step {
         match self {
             Self::Kernel(key) => Step::Kernel(key.build(target)),
@@ -83,7 +83,7 @@ impl StepKey {
 }
 
 impl Step {
-    /// The number of words in the block of a call, which only a kernel has.
+    /// Returns the number of words in the argument block of a call. Only kernels have one.
     pub fn call_words(&self) -> usize {
         match self {
             Self::Kernel(kernel) => kernel.call_words(),
@@ -99,12 +99,12 @@ pub struct KernelKey {
     op: Option<Op>,
     /// The attributes that the body depends on.
     attrs: Attrs,
-    /// By axis of a generated result, whether it has one element, and so no loop.
+    /// Whether each axis of a generated result has one element and thus no loop.
     single: SmallVec<[bool; 4]>,
     lanes: LaneAxis,
     par: u8,
     seq: u8,
-    /// The order of a reduction, and how many of its loops iterate over one row together with the lanes.
+    /// The order of a reduction, and the number of its loops that iterate over one row together with the lanes.
     order: ReductionOrder,
     run: u8,
     /// The operands, then the result.
@@ -116,18 +116,18 @@ pub struct KernelKey {
 pub enum Source<'a> {
     /// Elements in memory.
     Memory(&'a Layout, DType),
-    /// A number of the host, which is an immediate of the kernel.
+    /// A host scalar, which is an immediate of the kernel.
     Number(DType),
 }
 
-/// One op that is a kernel on concrete operands: its key and loops.
+/// An op that is a kernel, on concrete operands: its key and loops.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// The key of its step.
     pub key: StepKey,
     /// The loops over operands in memory and result, in this order.
     pub nest: Nest,
-    /// The axis of the first operand, if it is read at positions.
+    /// The gathered axis of the first operand, if there is one.
     axis: Option<IndexedAxis>,
 }
 
@@ -137,8 +137,8 @@ impl Call {
         Self { key: Step::Kernel(key), nest, axis }
     }
 
-    /// The block of the call, of `words` words, on operands and a result at these addresses, and on numbers
-    /// of these bits.
+    /// Returns the argument block of the call, of `words` words. It contains the addresses of operands and result, and
+    /// the bits of host scalars.
     #[inline]
     pub fn block(
         &self,
@@ -157,15 +157,17 @@ impl Call {
     }
 }
 
-/// The call of an op on operands of these layouts with a row-major result of type `out`; a reduction has the
+/// Prepares the call of an op on operands of these layouts with a row-major result of type `out`. A reduction has the
 /// order of `precision`.
 ///
-/// The operands of an op of [`Lowering::Position`] are the elements of its operands, one by one; they are
-/// preceded by the positions.
+/// The operands of an op of [`Lowering::Position`] are the elements of its operands, one by one, preceded by the iota.
 ///
-/// Returns `None` for an elementwise op, see [`prepare_map`]; for an op that is not a single kernel (views,
-/// products, constants, library ops); for symbolic dimensions; and for a reduction whose operand must be
-/// copied to row-major memory first ([`super::nest`]).
+/// Returns `None` in these cases:
+///
+/// - an elementwise op, see [`prepare_map`];
+/// - an op that is not a single kernel (views, products, constants, library ops);
+/// - symbolic dimensions;
+/// - a reduction whose operand must be copied to row-major memory first ([`super::nest`]).
 #[inline]
 pub fn prepare(
     def: &'static OpDef,
@@ -212,7 +214,8 @@ pub fn prepare(
     }
 }
 
-/// The call of an op of [`Lowering::Map`] with a row-major result of type `out`; `None` for symbolic dimensions.
+/// Prepares the call of an op of [`Lowering::Map`] with a row-major result of type `out`. Returns `None` for symbolic
+/// dimensions.
 #[inline]
 pub fn prepare_map(def: &'static OpDef, attrs: &Attrs, inputs: &[Source<'_>], out: &Type) -> Option<Call> {
     let shape = out.shape()?;
@@ -234,7 +237,7 @@ pub fn prepare_map(def: &'static OpDef, attrs: &Attrs, inputs: &[Source<'_>], ou
     Some(Call::new(KernelKey::new(Some(def.op()), attrs.clone(), &nest, params), nest, None))
 }
 
-/// The params of operands in memory and of the result, the last one. The first operand has the role `first`.
+/// Returns the params of operands in memory and of the result, which is last. The first operand has the role `first`.
 fn params(first: Role, operands: &[(&Layout, DType)]) -> impl Iterator<Item = (DType, Role)> {
     let last = operands.len() - 1;
     let role = move |at: usize| match at {
@@ -245,19 +248,19 @@ fn params(first: Role, operands: &[(&Layout, DType)]) -> impl Iterator<Item = (D
     operands.iter().enumerate().map(move |(at, it)| (it.1, role(at)))
 }
 
-/// The call that copies a view to row-major memory.
+/// Prepares the call that copies a view to row-major memory.
 pub fn prepare_copy(layout: &Layout, dtype: DType) -> Call {
     prepare_write(layout, &Layout::contiguous(layout.shape()), dtype)
 }
 
-/// The call that copies a view to another one of the same shape, whose elements do not overlap.
+/// Prepares the call that copies a view to another view of the same shape without overlapping elements.
 pub fn prepare_write(layout: &Layout, to: &Layout, dtype: DType) -> Call {
     let operands = [(layout, dtype), (to, dtype)];
     let nest = Nest::elementwise(layout.shape(), &operands);
     Call::new(KernelKey::new(None, Attrs::none(), &nest, params(Role::Input, &operands)), nest, None)
 }
 
-/// The call that gathers slices of the first operand, at the positions along `axis` in the second one, into a
+/// Prepares the call that gathers slices of the first operand, at the indices along `axis` in the second one, into a
 /// row-major result.
 pub fn prepare_gather(
     def: &'static OpDef,
@@ -294,7 +297,7 @@ fn reduction(
     Some(Call::new(key, nest, None))
 }
 
-/// The attributes that the body of a generated op depends on: those that are sizes are blank.
+/// Returns the attributes that the body of a generated op depends on. Attributes that are sizes are blanked.
 fn of_body(def: &OpDef, attrs: &Attrs) -> Attrs {
     let own = def.info.attrs.iter().zip(attrs.as_slice());
     Attrs::new(own.map(|(it, attr)| match it.kind {
@@ -304,7 +307,7 @@ fn of_body(def: &OpDef, attrs: &Attrs) -> Attrs {
     }))
 }
 
-/// The position along each axis: those of one element have no loop.
+/// Returns the index along each axis. Axes of one element have no loop.
 fn indices(body: &mut KernelBuilder, single: &[bool]) -> SmallVec<[Val; 4]> {
     let mut next = 0;
     let mut index = |single: &bool| {
@@ -318,7 +321,7 @@ fn indices(body: &mut KernelBuilder, single: &[bool]) -> SmallVec<[Val; 4]> {
 }
 
 impl KernelKey {
-    /// The key of an op whose params have these dtypes and roles; those in memory are the operands of the nest.
+    /// Builds the key of an op whose params have these dtypes and roles. Params in memory are the operands of the nest.
     fn new(op: Option<Op>, attrs: Attrs, nest: &Nest, params: impl IntoIterator<Item = (DType, Role)>) -> Self {
         let mut operands = 0..;
         let mut step = |dtype, role| match role {
@@ -339,7 +342,7 @@ impl KernelKey {
         }
     }
 
-    /// The kernel of the key, for `target`.
+    /// Builds the kernel of the key for `target`.
     fn build(&self, target: &Target) -> Kernel {
         let mut body = KernelBuilder::new(self.par, self.seq, self.lanes).with_order(self.order, self.run);
         let params: SmallVec<[ParamId; 4]> =
@@ -381,7 +384,7 @@ mod tests {
     use crate::ops::{ADD, CONV, CONV_INPUT_GRAD, CONV_WEIGHT_GRAD, IOTA, MATMUL, MAX_POOL, RESHAPE, SORT, SUM};
     use std::collections::HashSet;
 
-    /// The kernel of a call, for no target in particular.
+    /// Builds the kernel of a call, for no particular target.
     fn build(call: &Call) -> Kernel {
         match call.key.build(&Target::unbounded()) {
             Step::Kernel(kernel) => kernel,
@@ -410,7 +413,7 @@ mod tests {
         assert_eq!(block.len(), kernel.call_words());
     }
 
-    /// A number is a word of the block, and neither its value nor its presence changes the loops.
+    /// A host scalar is a word of the argument block, and neither its value nor its presence changes the loops.
     #[test]
     fn numbers_are_immediates() {
         let layout = Layout::contiguous(&[2, 3]).permute(&[1, 0]);
@@ -465,7 +468,7 @@ mod tests {
         assert_eq!(kernel.base_word(0), 3);
     }
 
-    /// Convolutions are products; other ops of the library have one key for all precisions.
+    /// Convolutions are products. Other library ops have one key for all precisions.
     #[test]
     fn precisions_that_change_nothing_have_one_key() {
         let [x, w] = [&[1, 2, 4, 4][..], &[3, 2, 3, 3]].map(|it| Array::zeros(it, DType::F32));

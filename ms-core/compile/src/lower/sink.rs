@@ -1,8 +1,7 @@
-//! Moving elementwise ops through views to the op that reads them.
+//! Sinks elementwise ops through views to the ops that read them.
 //!
-//! An elementwise result that is read once, through a view that is not the whole result in order, would have
-//! to be stored. Instead the op is computed only at the elements of the view: its operands are read through
-//! the view.
+//! An elementwise result with a single use, through a view that is not the whole result in order, would have to be
+//! stored. Instead the op is computed only at the elements of the view, and reads its operands through the view.
 
 use super::body::weigh;
 use super::flat::{Access, Flat, FlatNode, Kind, NodeIndex};
@@ -11,7 +10,7 @@ use crate::target::Target;
 use crate::tensor::{Layout, Shape, Strides};
 use smallvec::SmallVec;
 
-/// Moves all ops that can be moved, readers before their operands.
+/// Sinks all ops that can be moved, readers before their operands.
 pub(super) fn sink(flat: &mut Flat, target: &Target) {
     let uses = flat.uses();
     for reader in (0..flat.nodes.len()).rev() {
@@ -35,7 +34,7 @@ pub(super) fn sink(flat: &mut Flat, target: &Target) {
     }
 }
 
-/// Accesses of one value: the reading node, and the number of the operand.
+/// The uses of one value: the reading node and the number of the operand.
 type Readers = SmallVec<[(NodeIndex, usize); 2]>;
 
 /// Transposes products that are only read transposed: `(a b)ᵀ = bᵀ aᵀ`, whose operands are views.
@@ -71,13 +70,13 @@ pub(super) fn transpose_products(flat: &mut Flat) {
     }
 }
 
-/// Returns whether a node is a product of matrices: a contraction with one axis of rows, of columns, and of terms.
+/// Returns whether a node is a matrix product: a contraction with one m, one n and one reduction dimension.
 fn is_product(node: &FlatNode) -> bool {
     let Kind::Contraction(ContractionRanks { batch, k: 1 }) = node.kind else { return false };
     node.inputs.iter().all(|it| it.layout.rank() == batch + 2)
 }
 
-/// The view with its last two axes exchanged.
+/// Returns the view with its last two axes exchanged.
 fn transposed(layout: &Layout) -> Layout {
     let mut axes: SmallVec<[usize; 4]> = (0..layout.rank()).collect();
     let rank = axes.len();
@@ -90,7 +89,7 @@ fn is_transpose(view: &Layout, shape: &[usize]) -> bool {
     *view == transposed(&Layout::contiguous(shape))
 }
 
-/// The operands with which a node computes the elements of `view` of its result.
+/// Returns the operands from which a node computes the elements of `view` of its result.
 fn moved(flat: &Flat, node: NodeIndex, view: &Access, target: &Target) -> Option<SmallVec<[Access; 3]>> {
     let node = &flat.nodes[node];
     if !matches!(node.kind, Kind::Map(_) | Kind::Copy | Kind::Gather { .. }) {
@@ -98,7 +97,7 @@ fn moved(flat: &Flat, node: NodeIndex, view: &Access, target: &Target) -> Option
     }
     let shape = &flat.values[node.outputs[0]].shape;
     if view.layout.numel() > shape.iter().product() {
-        // An op on results of other nodes may share their kernel unchanged, as the statistics of rows do.
+        // An op on results of other nodes may share their kernel unchanged, as row statistics do.
         let leaf = node.inputs.iter().filter_map(Access::value).all(|it| flat.producer(it).is_none());
         if !leaf || weigh(flat, node, target).insts > target.budget.repeated_cost {
             return None;
@@ -113,12 +112,12 @@ pub(super) struct Steps {
     shape: Shape,
     /// The first element, by axis of the array.
     start: Strides,
-    /// For each axis of the view the axis of the array, and the step along it.
+    /// The axis of the array for each axis of the view, and the step along it.
     axes: SmallVec<[(usize, isize); 4]>,
 }
 
 impl Steps {
-    /// The steps of `view` over a row-major array of `shape`, if each is along a single axis.
+    /// Returns the steps of `view` over a row-major array of `shape`, if each is along a single axis.
     pub fn of(view: &Layout, shape: &[usize]) -> Option<Self> {
         if view.numel() == 0 {
             return None;
@@ -149,7 +148,7 @@ impl Steps {
         (0..shape.len()).all(inside).then(|| Self { shape: view.shape().into(), start, axes })
     }
 
-    /// The view of an operand that the array was computed from, element by element.
+    /// Returns the corresponding view of an operand from which the array was computed elementwise.
     pub fn through(&self, operand: &Layout) -> Layout {
         let offset: isize = self.start.iter().zip(operand.strides()).map(|(at, stride)| at * stride).sum();
         let strides = self.axes.iter().map(|&(axis, step)| if step == 0 { 0 } else { step * operand.strides()[axis] });

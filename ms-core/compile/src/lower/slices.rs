@@ -1,9 +1,10 @@
-//! Results that consist of slices: which kernel writes which slice.
+//! Decides which kernel writes which slice of results that consist of slices.
 //!
-//! A kernel that computes the elements of a slice writes them to the slice. Slices that no kernel computes,
-//! such as those of inputs, are copied. A slice may consist of slices itself. The first slice of an update is
-//! the whole result, in which others replace elements: it is copied before they are written, and that copy
-//! does nothing if the result is in the memory of the copied value.
+//! A kernel that computes the elements of a slice writes them to the slice. Slices that no kernel computes, such as
+//! those of inputs, are copied. A slice may itself consist of slices.
+//!
+//! The first slice of an update is the whole result, in which the other slices replace elements. It is copied before
+//! they are written. The copy does nothing if the result is in the memory of the copied value.
 
 use super::domain::Domain;
 use super::flat::{Access, Flat, FlatNode, Kind, NodeIndex, Origin, ValueIndex};
@@ -16,7 +17,7 @@ use smallvec::{SmallVec, smallvec};
 
 /// The locations that the results of kernels are written to.
 pub(super) struct Stores {
-    /// By value, whether it has memory of its own.
+    /// Whether each value has its own memory.
     own: Vec<bool>,
     slices: FxHashMap<ValueIndex, SmallVec<[Slice; 1]>>,
 }
@@ -30,12 +31,12 @@ pub(super) struct Slice {
 }
 
 impl Stores {
-    /// Returns whether a value has memory of its own.
+    /// Returns whether a value has its own memory.
     pub fn has_own(&self, value: ValueIndex) -> bool {
         self.own[value]
     }
 
-    /// The slices of other values that a value is written to.
+    /// Returns the slices of other values that a value is written to.
     pub fn slices(&self, value: ValueIndex) -> &[Slice] {
         self.slices.get(&value).map_or(&[], |it| it)
     }
@@ -68,12 +69,12 @@ pub(super) fn place(flat: &mut Flat, groups: &mut Groups, target: &Target) -> St
     stores
 }
 
-/// The value whose elements an update replaces, if it is a whole value.
+/// Returns the value whose elements an update replaces, if it is a whole value.
 fn base(flat: &Flat, node: &FlatNode) -> Option<ValueIndex> {
     node.inputs[0].value().filter(|_| flat.is_whole(&node.inputs[0]))
 }
 
-/// The groups that read the values that are updated, in order; an output is read after all of them.
+/// Returns the groups that read the updated values, in order. An output is read after all of them.
 fn base_readers(flat: &Flat, groups: &Groups) -> FxHashMap<ValueIndex, Vec<usize>> {
     let updates = flat.nodes.iter().filter(|it| matches!(it.kind, Kind::Slices(_)));
     let mut readers: FxHashMap<ValueIndex, Vec<usize>> =
@@ -91,13 +92,13 @@ fn base_readers(flat: &Flat, groups: &Groups) -> FxHashMap<ValueIndex, Vec<usize
     readers
 }
 
-/// Results that consist of slices and are themselves slices of other results, which are their only readers.
+/// Returns the results that consist of slices and are themselves slices of other results, which are their only readers.
 fn inner_slices(flat: &Flat, groups: &Groups) -> FxHashMap<NodeIndex, Slice> {
     let uses = flat.uses();
     let mut inner: FxHashMap<NodeIndex, Slice> = FxHashMap::default();
     for group in groups.list.iter().rev() {
         let node = &flat.nodes[group.nodes[0]];
-        // The updated value comes before its other slices, wherever they come from.
+        // The updated value comes before its other slices, whatever their source.
         if !matches!(node.kind, Kind::Slices(_)) || is_update(flat, node) {
             continue;
         }
@@ -115,7 +116,7 @@ fn inner_slices(flat: &Flat, groups: &Groups) -> FxHashMap<NodeIndex, Slice> {
     inner
 }
 
-/// A slice of the result of a node, as a slice of the outermost value that this result is a slice of.
+/// Converts a slice of a node's result to a slice of the outermost value that contains the result.
 fn outermost(flat: &Flat, node: NodeIndex, layout: Layout, inner: &FxHashMap<NodeIndex, Slice>) -> Option<Slice> {
     let whole = flat.nodes[node].outputs[0];
     match inner.get(&node) {
@@ -139,7 +140,7 @@ struct Placer<'a> {
     target: &'a Target,
     readers: FxHashMap<ValueIndex, Vec<usize>>,
     inner: FxHashMap<NodeIndex, Slice>,
-    /// By group, the groups that copy slices before it.
+    /// The groups that copy slices before each group.
     before: Vec<Vec<Group>>,
     stores: Stores,
 }
@@ -185,8 +186,8 @@ impl Placer<'_> {
         copies.into_iter().for_each(|(access, slice)| self.copy(access, slice, at));
     }
 
-    /// The group that computes the accessed elements and can write them to a slice of the result of group
-    /// `at`, and the value.
+    /// Returns the group that computes the accessed elements and can write them to a slice of group `at`'s result, and
+    /// the value.
     fn writer(&self, access: &Access, layout: &Layout, at: usize) -> Option<(usize, ValueIndex)> {
         let flat = &*self.flat;
         let value = access.value().filter(|_| flat.is_whole(access))?;
@@ -202,8 +203,8 @@ impl Placer<'_> {
         is_worth.then_some((index, value))
     }
 
-    /// Returns whether the update of group `at` may begin before `group`: the updated value is available, and
-    /// from then on is read only by the update, which could not be in place otherwise.
+    /// Returns whether the update of group `at` may begin before `group`. The updated value must be available. From
+    /// then on, only the update may read it, or it could not be in place.
     fn may_update(&self, update: NodeIndex, group: usize, at: usize) -> bool {
         let access = &self.flat.nodes[update].inputs[0];
         let Some(value) = access.value() else { return true };
@@ -247,8 +248,8 @@ impl Placer<'_> {
     }
 }
 
-/// The number of adjacent elements that a kernel over `domain` that computes a value writes to a slice at a
-/// time; `None` if it cannot write to it.
+/// Returns how many adjacent elements a kernel over `domain` that computes a value writes to a slice at a time. Returns
+/// `None` if it cannot write to the slice.
 fn run(flat: &Flat, value: ValueIndex, slice: &Layout, domain: &Domain) -> Option<usize> {
     let part = result_part(flat, value, domain)?;
     domain.run(part, &domain.walk(part, slice)?)

@@ -1,4 +1,4 @@
-//! Stages of a group's kernel: what each loop computes.
+//! Divides a group's kernel into stages: what each loop computes.
 //!
 //! A reduction ends a loop over the reduced axes, and values over all axes that depend on its result need
 //! another loop. The level of a member ([`Groups`]) is the number of loops before it. Values that a later
@@ -11,7 +11,7 @@ use super::slices::Stores;
 use crate::target::Target;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// One loop over the reduced axes.
+/// A loop over the reduced axes.
 #[derive(Debug, Default)]
 pub(super) struct Round {
     /// Members that are computed, in execution order: reductions and their dependencies.
@@ -25,16 +25,16 @@ pub(super) struct Round {
 /// The stages of a kernel: point members of level 0, loop 0, point members of level 1, ...
 #[derive(Debug, Default)]
 pub(super) struct Stages {
-    /// By level, members that run once per point.
+    /// The members that run once per point, by level.
     pub points: Vec<Vec<NodeIndex>>,
-    /// By level, the loops; one fewer than points.
+    /// The loops, by level; one fewer than points.
     pub rounds: Vec<Round>,
     /// Values that are stored only to be reloaded by a later loop.
     pub scratch: Vec<ValueIndex>,
 }
 
 impl Stages {
-    /// The stages of a group; `stores` determines which values must be in memory.
+    /// Builds the stages of a group; `stores` determines which values must be in memory.
     pub fn new(flat: &Flat, groups: &Groups, group: &Group, stores: &Stores, target: &Target) -> Self {
         let domain = group.domain.as_ref().expect("only kernels have stages");
         let reduced = group.nodes.iter().any(|&it| matches!(flat.nodes[it].kind, Kind::Reduce(_)));
@@ -106,19 +106,19 @@ impl Stages {
         out
     }
 
-    /// The last loop that reloads a value.
+    /// Returns the last loop that reloads a value.
     pub fn last_reload(&self, value: ValueIndex) -> Option<usize> {
         self.rounds.iter().rposition(|it| it.reloaded.contains(&value))
     }
 
-    /// The first loop that writes a value.
+    /// Returns the first loop that writes a value.
     pub fn stored_in(&self, value: ValueIndex) -> Option<usize> {
         self.rounds.iter().position(|it| it.stored.contains(&value))
     }
 }
 
-/// The cost of each member of the loops, with all its dependencies in them; costs above `cheap`, the limit for
-/// recomputation, are not distinguished.
+/// Returns the cost of each member of the loops together with all its dependencies in them. Costs above `cheap`, the
+/// limit for recomputation, are not distinguished.
 fn costs<I: Iterator<Item = NodeIndex>>(
     groups: &Groups,
     looped: &[NodeIndex],

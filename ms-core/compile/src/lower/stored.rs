@@ -1,4 +1,4 @@
-//! The stored form of plans, and its validation.
+//! Defines the stored form of plans and validates it.
 
 use super::plan::{
     Argument, Buffer, BufferId, Carry, ContractionResult, ContractionStep, Epilogue, EpilogueLoops, IndexedAxis,
@@ -79,8 +79,8 @@ stored_as! {
     RoutineId as u32: |it| it.0, |it| Some(Self(it));
 }
 
-/// A number, which for a custom op is the first one of these; then its name and the hash of its source. An op that
-/// this program does not have is invalid.
+/// An op is stored as a number. For a custom op it is the first custom number, followed by the op's name and the hash
+/// of its source. An op that this program does not have is invalid.
 impl Stored for PlanOp {
     fn write(&self, out: &mut Vec<u8>) {
         match self.0.custom_source() {
@@ -108,8 +108,8 @@ impl Stored for PlanOp {
 }
 
 impl Plan {
-    /// Returns whether a plan that was stored is valid: kernels are well formed, sizes of types do not
-    /// overflow, contractions have the axes that they say, and ops have valid attributes, operands and results. Memory
+    /// Returns whether a stored plan is valid. Kernels must be well formed, and sizes of types must not overflow.
+    /// Contractions must have the axes that they declare, and ops valid attributes, operands and results. Memory
     /// accesses of steps are validated when the plan is loaded.
     pub fn is_sound(&self) -> bool {
         let view = |view: &View| Type::of(view.dtype, view.layout.shape());

@@ -1,6 +1,6 @@
-//! What the kernel of a fusion group follows from, apart from which values it accesses: groups of equal
-//! structure, such as the bodies of a loop that was unrolled, or the parts of a concatenation, share one
-//! kernel, which is built once.
+//! Deduplicates kernels by structure: everything that determines a group's kernel except the values that it accesses.
+//! Groups of equal structure share one kernel, which is built once. Examples are the bodies of an unrolled loop and the
+//! operands of a concatenation.
 
 use super::domain::{Domain, Part};
 use super::emitted::{Arg, Emitted, ParamAccess};
@@ -17,10 +17,10 @@ use smallvec::SmallVec;
 use std::hash::Hasher;
 use std::rc::Rc;
 
-/// The number of memory locations up to which a group has a structure: finding one takes time in proportion.
+/// The maximum number of memory locations of a group with a structure: computing one takes time in proportion.
 const MAX_LOCATIONS: usize = 64;
 
-/// The number of members up to which a group has a structure: another one with as many equal members is unlikely.
+/// The maximum number of members of a group with a structure: larger groups rarely recur.
 const MAX_MEMBERS: usize = 256;
 
 /// The kernels of groups, by structure; for one target, precision, and plan.
@@ -46,7 +46,7 @@ struct KnownArg {
 pub(super) struct Structure {
     /// Equal for groups with equal kernels, nests, and roles of locations.
     words: Vec<u64>,
-    /// The distinct locations that the group accesses: values, each with its first element, in order of occurrence.
+    /// The distinct locations that the group accesses, in order of occurrence: values, each with its first element.
     locations: SmallVec<[(ValueIndex, usize); 8]>,
 }
 
@@ -56,10 +56,10 @@ impl KnownKernels {
         self.0.is_empty()
     }
 
-    /// The kernel of a group of that structure, which `build` builds unless there is one.
+    /// Returns the kernel of a group with this structure, and calls `build` if there is none yet.
     ///
     /// # Errors
-    /// Those of `build`.
+    /// The errors of `build`.
     pub fn get_or_build(
         &mut self,
         structure: Option<Structure>,
@@ -85,7 +85,7 @@ impl KnownKernels {
         Some(Emitted { kernel: *kernel, nest: nest.clone(), accesses: accesses.clone(), args })
     }
 
-    /// Adds the kernel of a group of that structure, unless it accesses memory that other groups do not have.
+    /// Adds the kernel of a group with this structure, unless it accesses memory that other groups do not have.
     fn add(&mut self, structure: Structure, emitted: &Emitted) {
         let arg = |it: &Arg| {
             let location = structure.locations.iter().position(|at| *at == (it.value, it.offset))?;
@@ -99,12 +99,12 @@ impl KnownKernels {
     }
 }
 
-/// How often the outlines of groups occur: groups of equal structure have equal outlines, which take less time to
-/// find than structures.
+/// The number of occurrences of each outline. Groups of equal structure have equal outlines, which are cheaper to
+/// compute than structures.
 pub(super) struct Outlines(FxHashMap<u64, u32>);
 
 impl Outlines {
-    /// Those of the kernels among groups.
+    /// Counts the outlines of the kernels among `groups`.
     pub fn of(flat: &Flat, groups: &Groups) -> Self {
         let mut counts = FxHashMap::default();
         for group in groups.list.iter().filter(|it| it.domain.is_some()) {
@@ -119,7 +119,7 @@ impl Outlines {
     }
 }
 
-/// The ops of a group's members.
+/// Hashes the ops of a group's members.
 fn outline(flat: &Flat, group: &Group) -> u64 {
     let mut out = FxHasher::default();
     for &index in &group.nodes {
@@ -133,7 +133,7 @@ fn outline(flat: &Flat, group: &Group) -> u64 {
 }
 
 impl Structure {
-    /// The structure of a group; `None` if it is not worth to look for another one.
+    /// Returns the structure of a group; `None` if its kernel is unlikely to be shared.
     pub fn of(flat: &Flat, groups: &Groups, group: &Group, stores: &Stores) -> Option<Self> {
         if group.nodes.len() > MAX_MEMBERS {
             return None;
@@ -241,7 +241,7 @@ impl Structure {
 
     /// Adds the location of an access to a value.
     fn location(&mut self, flat: &Flat, value: ValueIndex, dtype: DType, layout: &Layout) -> Option<()> {
-        // Whether an access is dense depends on how many elements the value has, and on whether it begins at the
+        // Whether an access is dense depends on the number of elements of the value, and on whether it begins at the
         // first.
         self.words.extend([dtype as u64, flat.numel(value) as u64, u64::from(layout.offset() == 0)]);
         self.add(value, layout.offset())

@@ -1,4 +1,4 @@
-//! Algebraic identities that preserve every bit.
+//! Applies algebraic identities that preserve every bit.
 
 use super::uniform::Uniform;
 use super::{Pass, PassContext};
@@ -11,11 +11,10 @@ use crate::tensor::{Attrs, DType, Literal, Op, Scalar};
 use smallvec::smallvec;
 use std::borrow::Cow;
 
-/// Replaces arithmetic by its operands, or by cheaper arithmetic, where the result has the
-/// same bits.
+/// Replaces arithmetic by its operands, or by cheaper arithmetic, where the result has the same bits.
 ///
-/// Of floats `x + 0` is not `x`: it turns -0 into +0, while `x + -0` and `x - 0` keep every
-/// value; and `x * 0` is not 0 where `x` is infinite, nan or negative.
+/// For floats, `x + 0` is not `x`, since it maps -0 to +0, while `x + -0` and `x - 0` preserve every value. Likewise `x
+/// * 0` is not 0 where `x` is infinite, NaN or negative.
 pub struct Algebra;
 
 impl Pass for Algebra {
@@ -111,8 +110,7 @@ fn div(it: &mut Term<'_, '_>) -> Option<Values> {
         Scalar::Float(1.0) => it.stand_for(a),
         Scalar::Float(-1.0) => it.negate(a),
         Scalar::Float(divisor) => {
-            // The quotient by a power of two and the product with its reciprocal are the same
-            // number, rounded once.
+            // The quotient by a power of two and the product with its reciprocal are equal, rounded once.
             let factor = divisor.recip();
             let power = |it: f64| it.is_normal() && it.to_bits() << 12 == 0;
             if !power(divisor) || !power(factor) || !is_normal(factor, it.ty.dtype) {
@@ -128,7 +126,7 @@ fn div(it: &mut Term<'_, '_>) -> Option<Values> {
     }
 }
 
-/// Whether a power of two is a normal number of `dtype`.
+/// Returns whether a power of two is a normal number of `dtype`.
 fn is_normal(power: f64, dtype: DType) -> bool {
     let least = match dtype {
         DType::F16 => 2f64.powi(-14),
@@ -139,13 +137,13 @@ fn is_normal(power: f64, dtype: DType) -> bool {
     power.abs() >= least && held == Scalar::Float(power)
 }
 
-/// `f(f(x)) = x`
+/// Rewrites `f(f(x))` to `x`.
 fn involution(it: &mut Term<'_, '_>) -> Option<Values> {
     let x = it.operand_of(it.node.op, it.operands[0])?;
     it.stand_for(x)
 }
 
-/// `f(f(x)) = f(x)`
+/// Rewrites `f(f(x))` to `f(x)`.
 fn projection(it: &mut Term<'_, '_>) -> Option<Values> {
     it.operand_of(it.node.op, it.operands[0])?;
     it.stand_for(it.operands[0])
@@ -174,7 +172,7 @@ fn select(it: &mut Term<'_, '_>) -> Option<Values> {
     }
 }
 
-/// A node of one result, and what is known of its operands.
+/// A node with one result, and the known facts about its operands.
 struct Term<'t, 'g> {
     rewriter: &'t mut Rewriter<'g>,
     uniform: &'t mut Uniform,
@@ -188,12 +186,12 @@ impl Term<'_, '_> {
         [self.operands[0], self.operands[1]]
     }
 
-    /// The element that a value has everywhere.
+    /// Returns the element of a uniform value.
     fn element(&mut self, id: ValueId) -> Option<Scalar> {
         self.uniform.element(self.rewriter.graph(), id)
     }
 
-    /// `x`, where a value is `op x`.
+    /// Returns `x` if a value is `op x`.
     fn operand_of(&self, op: Op, id: ValueId) -> Option<ValueId> {
         self.rewriter.graph().producer(id).filter(|it| it.op == op).map(|it| it.inputs[0])
     }
@@ -208,7 +206,7 @@ impl Term<'_, '_> {
         Some(self.add(op, Attrs::none(), operands, self.ty.clone()))
     }
 
-    /// Replaces the result by a value, broadcast if the node did so.
+    /// Replaces the result by a value, broadcast to the node's type if needed.
     fn stand_for(&mut self, value: ValueId) -> Option<Values> {
         if self.rewriter.graph().ty(value) == self.ty { Some(smallvec![value]) } else { self.broadcast(value) }
     }

@@ -1,4 +1,4 @@
-//! Elimination of branches.
+//! Eliminates branches.
 
 use super::uniform::Uniform;
 use super::{Pass, PassContext};
@@ -8,20 +8,20 @@ use crate::tensor::{Dim, Scalar};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// The maximal number of nodes of both arms if both are computed on large arrays: a branch costs
-/// less than one pass over these.
+/// The maximal number of nodes of both arms if both are computed on large arrays. A branch costs less than one pass
+/// over these.
 const MOST_NODES: usize = 8;
 
-/// The same for small arrays, where a node costs about a nanosecond, and a branch, which prevents
-/// fusion, a hundred.
+/// The maximal number of nodes of both arms if both are computed on small arrays. A node then costs about a nanosecond,
+/// and a branch, which prevents fusion, a hundred.
 const MOST_NODES_SMALL: usize = 64;
 
 /// The maximal number of elements of a small array.
 const SMALL: usize = 64;
 
-/// Inlines the arm of an `if` whose condition is known, or whose arms are equal; and both arms if
-/// they are short and elementwise: `select` then chooses, in the kernel that computes them. Neither
-/// arm can fail or have effects.
+/// Inlines the arm of an `if` with a known condition, or with equal arms. Also converts an `if` to a `select`
+/// (if-conversion), so that one kernel computes both arms. Both must be short and elementwise, and neither may fail or
+/// have effects.
 pub struct Branches;
 
 impl Pass for Branches {
@@ -47,7 +47,7 @@ impl Pass for Branches {
     }
 }
 
-/// Both arms, with `select` where they differ.
+/// Emits both arms, with `select` where they differ.
 fn select(rewriter: &mut Rewriter<'_>, node: &Node, operands: &[ValueId]) -> Values {
     let [yes, no] = [0, 1].map(|arm: usize| rewriter.splice(&node.regions[arm], &operands[1..]));
     let choose = |(yes, no): (ValueId, ValueId)| {
@@ -61,7 +61,7 @@ fn select(rewriter: &mut Rewriter<'_>, node: &Node, operands: &[ValueId]) -> Val
     yes.into_iter().zip(no).map(choose).collect()
 }
 
-/// Whether computing both arms is safe, and cheaper than branching.
+/// Returns whether computing both arms is safe and cheaper than branching.
 fn worth_computing(yes: &Graph, no: &Graph) -> bool {
     let (mut nodes, mut small) = (0, true);
     for arm in [yes, no] {

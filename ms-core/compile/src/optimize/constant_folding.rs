@@ -1,4 +1,4 @@
-//! Constant folding.
+//! Folds constants.
 
 use super::uniform::Uniform;
 use super::{Pass, PassContext};
@@ -12,16 +12,15 @@ use crate::tensor::{Array, Attrs, DType, Literal};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 
-/// The maximal number of bytes by which a constant may be larger than those that it is computed
-/// from.
+/// The maximal number of bytes by which a constant may be larger than its operands.
 const LARGEST_GROWTH: usize = 4 << 10;
 
-/// How many times the constants of a graph the folded ones take together at most. Without a limit, a chain of
+/// The maximal ratio of the total size of folded constants to the graph's own constants. Without a limit, a chain of
 /// concatenations of a constant with itself doubles it at every node.
 const LARGEST_RATIO: usize = 16;
 
-/// Computes nodes whose operands are constants, if the reference evaluation is bit-identical to a
-/// kernel, and the result is not much larger than the operands.
+/// Computes nodes on constant operands. The reference evaluation must be bit-identical to a kernel, and the result not
+/// much larger than the operands.
 ///
 /// An elementwise node of uniform operands becomes a `full` of any size. All results together are bounded by the size
 /// of the graph and its constants.
@@ -49,7 +48,7 @@ impl Pass for ConstantFolding {
     }
 }
 
-/// The value of a node whose operands are uniform.
+/// Returns the value of a node on uniform operands.
 fn fold_uniform(
     rewriter: &mut Rewriter<'_>,
     uniform: &mut Uniform,
@@ -62,7 +61,7 @@ fn fold_uniform(
         return None;
     }
     let graph = rewriter.graph();
-    // Most nodes have an operand that is not: a literal of the others would be built in vain.
+    // Most nodes have an operand that is not uniform. Literals for the others would be built in vain.
     if !operands.iter().all(|&id| uniform.is_known(graph, id)) {
         return None;
     }
@@ -86,7 +85,7 @@ fn fold_uniform(
     Some(rewriter.add(Node { location: node.location, ..full }, [ty.clone()]))
 }
 
-/// The value of a node on constants.
+/// Returns the value of a node on constants.
 fn fold_data(
     rewriter: &mut Rewriter<'_>,
     def: &OpDef,
@@ -109,7 +108,7 @@ fn fold_data(
     Some(constant(rewriter, folded, node, ty))
 }
 
-/// The first result of an op on constants; `None` if the op fails, or memory runs out.
+/// Returns the first result of an op on constants; `None` if the op fails or memory runs out.
 fn evaluated(def: &OpDef, attrs: &Attrs, operands: &[&Literal]) -> Option<Literal> {
     in_op(|| {
         let arrays: SmallVec<[Array; 3]> = operands.iter().map(|it| it.to_array()).collect();
@@ -123,12 +122,11 @@ fn constant(rewriter: &mut Rewriter<'_>, literal: Literal, old: &Node, ty: &Type
     rewriter.add(Node { location: old.location, ..constant_node(literal) }, [ty.clone()])
 }
 
-/// Whether the reference evaluation of an op, which is independent of kernels, is bit-identical to
-/// its kernel.
+/// Returns whether the reference evaluation of an op, which is independent of kernels, is bit-identical to its kernel.
 ///
-/// That is the case if nothing is rounded, and if the whole body is one correctly rounded
-/// instruction: the reference computes it in f64, which is wide enough that rounding the sum,
-/// product, quotient or root again gives the same result.
+/// This holds if nothing is rounded, or if the whole body is one correctly rounded instruction. The reference computes
+/// such an instruction in f64. This is wide enough that rounding the sum, product, quotient or root a second time is
+/// innocuous.
 fn is_exact(def: &OpDef, attrs: &Attrs, operands: &[DType], result: DType) -> bool {
     match &def.lowering {
         Lowering::View(_) | Lowering::Slices(_) => true,
@@ -165,7 +163,7 @@ fn rounds_at_most_once(map: fn(&Attrs, &mut KernelBuilder, &[Val]) -> Val, attrs
             Inst::Binary(BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div, ..) if float => {}
             Inst::Cast { value, to } => match cast_rounding(kernel.ty(value), to) {
                 Rounding::None => continue,
-                // The second half of narrow arithmetic, which was done in f32.
+                // The second half of narrow arithmetic, which is computed in f32.
                 Rounding::Once if rounded == Some(value) && to.is_narrow_float() => continue,
                 Rounding::Once => {}
                 Rounding::Unclear => return false,
@@ -187,7 +185,7 @@ fn rounds_at_most_once(map: fn(&Attrs, &mut KernelBuilder, &[Val]) -> Val, attrs
     true
 }
 
-/// How a conversion rounds.
+/// The rounding of a conversion.
 enum Rounding {
     None,
     Once,
@@ -195,7 +193,7 @@ enum Rounding {
     Unclear,
 }
 
-/// How a value of a compute dtype is rounded when it is converted to `to`.
+/// Returns how a value of a compute dtype is rounded when it is converted to `to`.
 fn cast_rounding(from: DType, to: DType) -> Rounding {
     match (from, to) {
         _ if from == to || from == DType::Bool || to == DType::Bool => Rounding::None,

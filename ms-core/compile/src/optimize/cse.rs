@@ -1,4 +1,4 @@
-//! Common sub-expression elimination: equal nodes on equal operands.
+//! Eliminates common subexpressions: equal nodes on equal operands.
 
 use super::{Pass, PassContext};
 use crate::ir::{Graph, Node, ValueId, Values, rewrite};

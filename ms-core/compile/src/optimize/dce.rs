@@ -1,10 +1,10 @@
-//! Dead code elimination: nodes whose results nothing uses.
+//! Eliminates dead code: nodes without used results.
 
 use super::{Pass, PassContext};
 use crate::ir::{Def, Graph, Rewriter, ValueId};
 use std::borrow::Cow;
 
-/// Removes nodes that no output and no node without results needs. Inputs stay: they are the
+/// Removes nodes on which neither an output nor a node without results depends. Inputs stay, since they are the
 /// signature.
 pub struct Dce;
 

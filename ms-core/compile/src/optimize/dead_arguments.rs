@@ -1,4 +1,4 @@
-//! Dead arguments: unused operands and results of nodes with regions.
+//! Removes unused operands and results of nodes with regions.
 
 use super::{Dce, Pass, PassContext};
 use crate::ir::{Def, Graph, Node, Rewriter, Type, ValueId, Values};
@@ -12,10 +12,9 @@ use std::sync::Arc;
 /// The maximal number of bytes of a constant that is copied into regions.
 const LARGEST_CONSTANT: usize = 64;
 
-/// Removes results of branches, loops and calls that nothing uses, with the nodes that only they
-/// need, and operands that are unused or duplicated. Small constants move into branches and loops.
-/// A carry of a loop that never changes becomes an invariant, and a result that is an operand is
-/// replaced by it.
+/// Removes unused results of branches, loops and calls, with the nodes that only they depend on, and unused or
+/// duplicate operands. Small constants move into branches and loops. A carry of a loop that never changes becomes an
+/// invariant, and an operand replaces a result that is equal to it.
 pub struct DeadArguments;
 
 impl Pass for DeadArguments {
@@ -61,7 +60,7 @@ impl Pass for DeadArguments {
     }
 }
 
-/// The values that outputs, or nodes with effects, depend on.
+/// Returns the values that outputs, or nodes with effects, depend on.
 fn used(graph: &Graph) -> Vec<bool> {
     let mut used = vec![false; graph.value_count()];
     graph.outputs().iter().for_each(|it| used[it.0 as usize] = true);
@@ -73,8 +72,7 @@ fn used(graph: &Graph) -> Vec<bool> {
     used
 }
 
-/// For each called graph, the results that some call uses: calls of one graph remain calls of one
-/// graph.
+/// Returns for each called graph the results that some call uses. Calls of one graph remain calls of one graph.
 fn results_of_calls(graph: &Graph, used: &[bool]) -> FxHashMap<*const Graph, Vec<bool>> {
     let mut calls: FxHashMap<*const Graph, Vec<bool>> = FxHashMap::default();
     for (_, node) in graph.nodes().filter(|(_, node)| matches!(Control::of(node), Some(Control::Call { .. }))) {
@@ -84,43 +82,42 @@ fn results_of_calls(graph: &Graph, used: &[bool]) -> FxHashMap<*const Graph, Vec
     calls
 }
 
-/// New graphs, by the graph that each was made from, the outputs that it keeps, and the mapping of
-/// inputs.
+/// The new graphs, by original graph, remaining outputs and mapping of inputs.
 type Shared = FxHashMap<(*const Graph, Vec<usize>, Vec<Input>), Arc<Graph>>;
 
 /// The mapping of an input of the node's graphs.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum Input {
-    /// No graph uses it.
+    /// Unused by every graph.
     Unused,
-    /// A carry, or an element of a sequence: it is kept.
+    /// A carry, or an element of a sequence, which must stay.
     Fixed,
-    /// It is this operand of the node.
+    /// This operand of the node.
     Operand(usize),
-    /// It is this constant.
+    /// This constant.
     Constant(Op, Attrs),
 }
 
-/// The reduced operands and results of a node.
+/// A node with fewer operands and results.
 struct Slim {
     /// The position among the operands where the inputs of the graphs begin.
     first: usize,
-    /// How many of the first inputs are carries or elements.
+    /// The number of leading inputs that are carries or elements.
     carried: usize,
-    /// Inputs that are carries or elements, and are kept.
+    /// The remaining inputs that are carries or elements.
     fixed: Vec<usize>,
-    /// For each graph, the outputs that it keeps.
+    /// The outputs of each graph that remain.
     outputs: Vec<Vec<usize>>,
-    /// Results that are kept, by position.
+    /// The results that remain, by position.
     results: Vec<usize>,
     /// Results that are operands.
     passed: Vec<(usize, usize)>,
-    /// How the new node runs its graphs.
+    /// The control structure of the new node.
     control: Control,
-    /// The mapping of inputs; operands are in the order of inputs.
+    /// The mapping of inputs. Operands are in the order of inputs.
     inputs: Vec<Input>,
-    /// Whether the graphs may depend on the operands: that they are constants, or equal. Graphs of
-    /// calls are shared by calls with other operands.
+    /// Whether the graphs may be specialised to operands that are constants or equal. Graphs of calls are shared by
+    /// calls with other operands.
     specialise: bool,
 }
 
@@ -255,7 +252,7 @@ impl Slim {
         self.inputs = (0..count).map(choose).collect();
     }
 
-    /// Whether the node changes.
+    /// Returns whether the node changes.
     fn changes(&self, node: &Node) -> bool {
         let stays = |(i, input): (usize, &Input)| match input {
             Input::Fixed => true,
@@ -267,7 +264,7 @@ impl Slim {
             || !self.inputs.iter().enumerate().all(stays)
     }
 
-    /// The new node, and the values that replace the results of the old one.
+    /// Builds the new node and returns the values that replace the results of the old one.
     fn apply(
         self,
         rewriter: &mut Rewriter<'_>,
@@ -301,13 +298,13 @@ impl Slim {
         values.into_iter().map(|it| it.unwrap_or(ValueId(u32::MAX))).collect()
     }
 
-    /// Inputs with an operand of their own, after the fixed ones.
+    /// Returns inputs with a separate operand, after the fixed ones.
     fn free_inputs(&self) -> impl Iterator<Item = usize> + '_ {
         let own = |(i, it): (usize, &Input)| (*it == Input::Operand(self.first + i)).then_some(i);
         self.inputs.iter().enumerate().filter_map(own)
     }
 
-    /// A graph of the node with other inputs and fewer outputs.
+    /// Rebuilds a graph of the node with other inputs and fewer outputs.
     fn region(&self, region: &Graph, outputs: &[usize], context: &PassContext) -> Graph {
         let mut cut = region.clone();
         cut.set_outputs(outputs.iter().map(|&it| region.outputs()[it]));
@@ -333,13 +330,13 @@ impl Slim {
     }
 }
 
-/// Results that are wanted and not passed on.
+/// Returns the results that are used and not passed through.
 fn kept(wanted: impl Iterator<Item = bool>, passed: &[(usize, usize)]) -> Vec<usize> {
     let kept = |&(i, wanted): &(usize, bool)| wanted && !passed.iter().any(|it| it.0 == i);
     wanted.enumerate().filter(kept).map(|it| it.0).collect()
 }
 
-/// The position of an input, if the value is one.
+/// Returns the position of an input if the value is one.
 fn input_of(graph: &Graph, value: ValueId) -> Option<usize> {
     match graph.value(value).def {
         Def::Input(at) => Some(at as usize),
@@ -347,7 +344,7 @@ fn input_of(graph: &Graph, value: ValueId) -> Option<usize> {
     }
 }
 
-/// Carries that change and that something depends on, and those that never change.
+/// Returns the carries that change and are live, and those that never change.
 fn live_carries(
     body: &Graph,
     carries: usize,
@@ -369,7 +366,7 @@ fn live_carries(
     }
 }
 
-/// Inputs on which outputs, and nodes with effects, depend.
+/// Returns the inputs on which outputs, and nodes with effects, depend.
 fn needed(graph: &Graph, outputs: &[ValueId]) -> Vec<bool> {
     let mut used = vec![false; graph.value_count()];
     outputs.iter().for_each(|it| used[it.0 as usize] = true);

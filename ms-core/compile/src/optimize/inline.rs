@@ -1,4 +1,4 @@
-//! Inlining of calls.
+//! Inlines calls.
 
 use super::{Pass, PassContext};
 use crate::ir::{Graph, Node, rewrite};
@@ -10,9 +10,9 @@ use std::sync::Arc;
 /// The maximal number of nodes of a graph; calls that would make it larger are not inlined.
 const LARGEST: usize = 1 << 20;
 
-/// Replaces calls by the nodes of the called graphs, according to [`PassContext::inline_limit`];
-/// calls that are marked `no_inline` stay, unless [`PassContext::inline_marked`] is set. One level:
-/// a call in a called graph becomes a call of the caller, unless it was inlined there before.
+/// Replaces calls by the nodes of the called graphs, as [`PassContext::inline_limit`] permits. Calls that are marked
+/// `no_inline` stay, unless [`PassContext::inline_marked`] is set. Inlines one level: a call in a called graph becomes
+/// a call of the caller, unless it was inlined there before.
 pub struct Inline;
 
 impl Pass for Inline {

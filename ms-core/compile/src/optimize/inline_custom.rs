@@ -1,4 +1,4 @@
-//! Inlining of nodes that only matter to derivatives, after all of these are expanded.
+//! Inlines nodes that matter only to derivatives, after all derivatives are expanded.
 
 use super::{Pass, PassContext};
 use crate::ir::{Graph, rewrite};

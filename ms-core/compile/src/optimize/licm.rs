@@ -1,4 +1,4 @@
-//! Loop-invariant code motion.
+//! Hoists loop-invariant code.
 
 use super::{Pass, PassContext};
 use crate::ir::{Graph, Node, Rewriter, ValueId, rewrite};
@@ -7,9 +7,9 @@ use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Computes loop-invariant values once, before the loop. They are computed even for a loop of no
-/// iterations, so only ops that cannot fail are moved; and only results that are not larger than
-/// their operands, since others would take memory to save little.
+/// Computes loop-invariant values once, before the loop. They are computed even if the loop has no iterations, so only
+/// ops that cannot fail move. Results must not be larger than their operands, because others would take memory to save
+/// little.
 pub struct Licm;
 
 impl Pass for Licm {
@@ -64,9 +64,9 @@ impl Pass for Licm {
 
 /// The nodes that can be computed before a loop.
 struct Found {
-    /// Values that the rest of the graph reads.
+    /// Values that the remaining graph reads.
     values: Vec<ValueId>,
-    /// By node, whether it is computed before the loop: for these values, or for one that is.
+    /// Whether each node moves before the loop: it computes one of `values` or an operand of one.
     before: Vec<bool>,
 }
 
@@ -80,7 +80,7 @@ impl Found {
                 node.outputs.iter().for_each(|it| fixed[it.0 as usize] = true);
             }
         }
-        // From the end: values that the loop reads; views and constants stay in it.
+        // Backwards: values that the loop reads. Views and constants stay in it.
         let mut wanted = vec![false; graph.value_count()];
         graph.outputs().iter().for_each(|it| wanted[it.0 as usize] = true);
         let mut values = Vec::new();
@@ -103,7 +103,7 @@ impl Found {
         Self { values, before }
     }
 
-    /// Adds the nodes to the graph around the loop; returns the values there.
+    /// Adds the nodes to the graph around the loop and returns the values there.
     fn compute(&self, rewriter: &mut Rewriter<'_>, graph: &Graph, operands: &[ValueId]) -> Vec<ValueId> {
         if self.values.is_empty() {
             return Vec::new();
@@ -124,7 +124,7 @@ impl Found {
     }
 }
 
-/// Whether reading a value is cheaper in a loop than computing it.
+/// Returns whether reading a value in a loop is cheaper than computing it.
 fn is_worth_moving(graph: &Graph, node: &Node) -> bool {
     match definition(node.op).lowering {
         Lowering::Reduce(_) | Lowering::Contraction(_) | Lowering::Composite(_) => true,

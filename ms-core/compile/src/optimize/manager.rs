@@ -1,4 +1,4 @@
-//! The pass manager: runs passes on a graph and on the graphs of its nodes.
+//! Orders passes and runs them on graphs.
 
 use super::{Inline, Pass, PassContext, Report};
 use crate::ir::{Graph, canonical_bytes, subgraphs};
@@ -11,18 +11,18 @@ use std::time::Instant;
 /// An observer of the results of passes: the name of the pass, and the graph.
 pub type Watch<'a> = &'a mut dyn FnMut(&'static str, &Graph);
 
-/// The graph, and every graph in it, with all calls inlined, or those that are not marked
-/// `no_inline`.
+/// Inlines all calls in the graph and in every graph in it. Calls that are marked `no_inline` are inlined only if
+/// `marked` is set.
 pub fn inline_all(graph: &Graph, marked: bool) -> Graph {
     let context = PassContext { inline_limit: usize::MAX, inline_marked: marked, ..PassContext::default() };
     optimize_with(graph.clone(), &[&Inline], &context).0
 }
 
-/// Runs passes, in order, repeatedly while they change something (at most
-/// [`PassContext::rounds`] times), on a graph and on every graph in it.
+/// Runs passes in order on a graph and on every graph in it, repeatedly while they change something, for at most
+/// [`PassContext::rounds`] rounds.
 ///
-/// A graph with several uses is optimised once, before those that contain it; graphs that become
-/// equal are merged. This includes graphs that passes create for nodes.
+/// A graph with several uses is optimised once, before those that contain it, and graphs that become equal are merged.
+/// This includes graphs that passes create for nodes.
 pub fn optimize_with(graph: Graph, passes: &[&dyn Pass], context: &PassContext) -> (Graph, Report) {
     let mut report = Report::default();
     (run_passes(graph, passes, context, &mut |_, _| {}, &mut report), report)
@@ -46,8 +46,7 @@ struct Optimizer<'a> {
     context: &'a PassContext,
     watch: Watch<'a>,
     report: &'a mut Report,
-    /// The result for a graph, by its address; the graph itself is kept alive, so that its address
-    /// is not reused.
+    /// The result for each graph, by address. The graph itself is kept alive so that its address is not reused.
     done: FxHashMap<*const Graph, (Arc<Graph>, Arc<Graph>)>,
     /// Results by content.
     equal: FxHashMap<Vec<u8>, Arc<Graph>>,
@@ -65,8 +64,8 @@ impl Optimizer<'_> {
         graph
     }
 
-    /// Replaces the graphs of nodes by their results. The depth of recursion is that of graphs that
-    /// passes create for nodes of graphs that they created.
+    /// Replaces the graphs of nodes by their results. The recursion is as deep as passes nest graphs: they create nodes
+    /// with graphs inside graphs that they created.
     fn regions(&mut self, graph: &mut Graph) {
         let found: Vec<Arc<Graph>> = subgraphs(graph).into_iter().cloned().collect();
         if found.is_empty() {
@@ -86,7 +85,7 @@ impl Optimizer<'_> {
         graph.map_regions(|it| self.done[&Arc::as_ptr(it)].1.clone());
     }
 
-    /// Runs all passes once; returns whether one changed something.
+    /// Runs all passes once and returns whether one changed something.
     fn round(&mut self, graph: &mut Graph) -> bool {
         let mut changed = false;
         for pass in self.passes {

@@ -1,14 +1,14 @@
-//! Graph to graph: passes that make a graph smaller or faster.
+//! Optimises graphs: passes that make a graph smaller or faster.
 //!
-//! Nodes depend on their operands only: ordered effects — writes, prints, random numbers — take and
-//! return a state. So equal nodes may be merged and unused ones removed without considering their
-//! effects; a node without results is kept, for it exists for its effect.
+//! Nodes depend on their operands only: ordered effects (writes, prints, random numbers) take and return a state. So
+//! equal nodes may be merged and unused ones removed regardless of effects. A node without results stays, because it
+//! exists for its effect.
 //!
-//! Transforms are expanded before: in a graph that is still to be differentiated, gradients are
-//! added in a certain order, and some ops are meaningful to derivatives only.
+//! Transforms must be expanded first. In a graph that is still to be differentiated, gradients are added in a certain
+//! order, and some ops are meaningful to derivatives only.
 //!
 //! In strict precision the results are bit-identical, except for the payloads of NaNs, which also depend on the
-//! machine. In the others they are too, except for sums that a pass takes out of loops.
+//! machine. In relaxed precisions they are too, except for sums that [`LoopProducts`] moves out of loops.
 
 mod algebra;
 mod branches;

@@ -1,4 +1,4 @@
-//! The definition of a pass, its settings, and its statistics.
+//! Defines passes, their settings and their statistics.
 
 use super::{Images, Kept};
 use crate::ir::{Graph, Precision};
@@ -6,38 +6,37 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-/// A step from graph to graph. It has no state, and does not process the regions of the graph: the
-/// pipeline runs it on each of them.
+/// A rewrite from graph to graph. A pass has no state, and does not process the regions of the graph: the pipeline runs
+/// it on each of them.
 pub trait Pass: Sync {
     /// The name in reports and in file tests.
     fn name(&self) -> &'static str;
 
-    /// A graph with the same inputs and outputs; borrowed if nothing changed.
+    /// Returns a graph with the same inputs and outputs, borrowed if nothing changed.
     fn run<'g>(&self, graph: &'g Graph, context: &PassContext) -> Cow<'g, Graph>;
 }
 
 /// The settings of an optimisation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PassContext {
-    /// Calls of graphs with at most this many nodes are inlined, and the call of a graph that a
-    /// caller calls only once.
+    /// The maximal number of nodes of a graph whose calls are inlined. A graph with a single call is inlined at any
+    /// size.
     pub inline_limit: usize,
     /// Whether calls that are marked `no_inline` are inlined like others.
     pub inline_marked: bool,
-    /// The composites that the target runs itself.
+    /// The composites that the target runs natively.
     pub kept: Vec<Kept>,
-    /// How the target runs convolutions and pooling.
+    /// The target's support for convolutions and pooling.
     pub images: Images,
-    /// The precision in which it does.
+    /// The precision of these.
     pub precision: Precision,
-    /// The maximal number of times that the passes are repeated on one graph while they change
-    /// something.
+    /// The maximal number of rounds of the passes on one graph. Rounds end earlier if nothing changes.
     pub rounds: usize,
 }
 
 impl Default for PassContext {
-    /// Expands all composites, leaves convolutions to the library, and does not inline large graphs with several calls: fusion across the border of
-    /// such a graph would save little.
+    /// Expands all composites, leaves convolutions to the library, and does not inline large graphs with several calls.
+    /// Fusion across the border of such a graph would save little.
     fn default() -> Self {
         Self {
             inline_limit: 32,
@@ -63,19 +62,19 @@ pub struct PassStatistics {
     pub nodes_before: usize,
     /// Nodes of all graphs after.
     pub nodes_after: usize,
-    /// The time that it took.
+    /// The time that the pass took.
     pub time: Duration,
 }
 
 /// The statistics of an optimisation's passes, in the order of their first run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// By pass.
+    /// The statistics of each pass.
     pub passes: Vec<PassStatistics>,
 }
 
 impl Report {
-    /// The entry of a pass, added if it is missing.
+    /// Returns the entry of a pass, and adds it if it is missing.
     pub(super) fn entry(&mut self, name: &'static str) -> &mut PassStatistics {
         let at = self.passes.iter().position(|it| it.name == name).unwrap_or_else(|| {
             self.passes.push(PassStatistics { name, ..PassStatistics::default() });

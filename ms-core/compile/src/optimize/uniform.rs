@@ -1,4 +1,4 @@
-//! Uniform values: those with the same element everywhere.
+//! Finds uniform values: those with equal elements.
 
 use crate::ir::{Graph, Node, NodeId, ValueId};
 use crate::ops::{Lowering, definition, literal_of};
@@ -14,17 +14,17 @@ pub(super) struct Uniform {
 }
 
 impl Uniform {
-    /// The element of a uniform value, if it is known to be one.
+    /// Returns the element of a value that is known to be uniform.
     pub(super) fn element(&mut self, graph: &Graph, id: ValueId) -> Option<Scalar> {
         self.bits(graph, id).map(|bits| Scalar::from_bits(bits, graph.ty(id).dtype))
     }
 
-    /// Whether a value is known to be uniform.
+    /// Returns whether a value is known to be uniform.
     pub(super) fn is_known(&mut self, graph: &Graph, id: ValueId) -> bool {
         self.bits(graph, id).is_some()
     }
 
-    /// The same as a literal without dimensions.
+    /// Returns the element of a uniform value as a literal without dimensions.
     pub(super) fn literal(&mut self, graph: &Graph, id: ValueId) -> Option<Literal> {
         let dtype = graph.ty(id).dtype;
         let bits = self.bits(graph, id)?;

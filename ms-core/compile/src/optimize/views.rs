@@ -1,4 +1,4 @@
-//! Views and conversions that have no effect, or that can be combined.
+//! Removes views and conversions without effect and combines others.
 
 use super::{Pass, PassContext};
 use crate::ir::{Graph, Node, Reducer, Rewriter, ValueId, Values, rewrite};
@@ -10,8 +10,8 @@ use crate::tensor::{DType, Dim, Dims, Kind, Op, Type};
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
 
-/// Removes views and casts that change nothing, combines two in a row, lets elementwise ops
-/// broadcast their operands, and rewrites views that move no element as `reshape`.
+/// Removes views and casts that change nothing, and combines pairs of them. Drops broadcasts that elementwise ops do
+/// implicitly, and rewrites views that move no element as `reshape`.
 pub struct Views;
 
 impl Pass for Views {
@@ -24,7 +24,7 @@ impl Pass for Views {
             let [result] = node.outputs[..] else { return None };
             let ty = graph.ty(result);
             match View::of(node) {
-                // Transforms are expanded: there is no gradient left to stop.
+                // Transforms are expanded, so there is no gradient left to stop.
                 None if node.op == STOP_GRADIENT.op() || node.op == ASSIGN.op() => Some(smallvec![operands[0]]),
                 Some(mut view) => {
                     let mut x = *operands.first()?;
@@ -44,7 +44,7 @@ impl Pass for Views {
                     Lowering::Map(_) => unbroadcast(rewriter, node, operands, ty),
                     Lowering::Reduce(rule) => {
                         let from = rewriter.graph().ty(operands[0]);
-                        // A sum starts from +0, which turns -0 into it.
+                        // A sum starts from +0, so it maps -0 to +0.
                         let exact = rule.reducer != Reducer::Sum || !ty.dtype.is_float();
                         let nothing = from.dtype == ty.dtype && from.numel().is_some() && from.numel() == ty.numel();
                         if !exact || !nothing || ty.numel() == Some(0) {
@@ -62,8 +62,8 @@ impl Pass for Views {
     }
 }
 
-/// A node of one operand that moves or converts elements. Its shape, and the dtype of a cast,
-/// are those of its result.
+/// A node with one operand that moves or converts elements. The node's result type gives its shape and the dtype of a
+/// cast.
 #[derive(Clone, PartialEq, Debug)]
 enum View {
     Reshape,
@@ -88,8 +88,7 @@ impl View {
         })
     }
 
-    /// Turns a view that keeps all elements in their row-major order into a `reshape`; returns
-    /// whether it did.
+    /// Rewrites a view that preserves the row-major order of all elements as `reshape`, and returns whether it did.
     fn canonical(&mut self, from: &Type, to: &Type) -> bool {
         let keeps_order = match self {
             Self::BroadcastTo => from.numel().is_some() && from.numel() == to.numel() && to.numel() != Some(0),
@@ -111,7 +110,7 @@ impl View {
             }
     }
 
-    /// The view of `inner`'s operand that is equivalent to this view of `inner`'s result.
+    /// Returns the view of `inner`'s operand that is equivalent to this view of `inner`'s result.
     fn after(&self, inner: &Node, rewriter: &Rewriter<'_>) -> Option<(Self, ValueId)> {
         let x = *inner.inputs.first()?;
         let graph = rewriter.graph();
@@ -137,7 +136,7 @@ impl View {
         Some((joined, x))
     }
 
-    /// The view as a node with a result of type `ty`, replacing `old`.
+    /// Builds the view as a node with a result of type `ty`, replacing `old`.
     fn node(&self, x: ValueId, ty: &Type, old: &Node) -> Node {
         let shape = &*ty.dims;
         let (op, attrs) = match self {
@@ -151,13 +150,13 @@ impl View {
     }
 }
 
-/// Whether `to` is `from` with additional leading axes of size one.
+/// Returns whether `to` is `from` with additional leading axes of size one.
 fn adds_leading_ones(from: &Type, to: &Type) -> bool {
     let Some(extra) = to.rank().checked_sub(from.rank()) else { return false };
     to.dims[extra..] == from.dims[..] && to.dims[..extra].iter().all(|&dim| dim == 1)
 }
 
-/// Whether every value of `from` is exact in `to`, and later conversions have the same result.
+/// Returns whether every value of `from` is exact in `to`, and later conversions have the same result.
 fn holds(to: DType, from: DType) -> bool {
     match (from.kind(), to.kind()) {
         _ if from == to => true,
@@ -171,8 +170,7 @@ fn holds(to: DType, from: DType) -> bool {
     }
 }
 
-/// An elementwise node without the views that only broadcast its operands, unless that changes its
-/// result.
+/// Removes views that only broadcast the operands of an elementwise node, unless that changes its result.
 fn unbroadcast(rewriter: &mut Rewriter<'_>, node: &Node, operands: &[ValueId], ty: &Type) -> Option<Values> {
     let graph = rewriter.graph();
     let mut bare: SmallVec<[ValueId; 3]> = operands.into();

@@ -3,19 +3,19 @@
 use crate::ir::{Precision, Type};
 use crate::tensor::{DType, Op};
 
-/// A composite that a target runs itself, instead of the ops of its body.
+/// A legal composite: the target runs it natively instead of the ops of its body.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Kept {
     /// The composite.
     pub op: Op,
-    /// The dtype of its first operand, and of all others that are floats.
+    /// The dtype of its first operand and of all other float operands.
     pub dtype: DType,
-    /// Whether its results have the bits of the body, so that it is kept in strict precision as well.
+    /// Whether its results equal those of the body bit by bit, so that it is also legal in strict precision.
     pub strict: bool,
 }
 
 impl Kept {
-    /// Whether this is an op on operands of these types, in this precision.
+    /// Returns whether the composite is legal on operands of these types in this precision.
     pub fn admits(&self, op: Op, types: &[&Type], precision: Precision) -> bool {
         let exact = self.strict || precision.is_relaxed();
         let fits = |it: &&Type| !it.dtype.is_float() || it.dtype == self.dtype;

@@ -2,29 +2,30 @@
 
 use crate::ops::{AxisOrder, ConvGeometry, ConvResult};
 
-/// How a target runs ops on images: convolutions and pooling.
+/// The target's support for ops on images: convolutions and pooling.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Images {
-    /// The convolutions that are contractions over taps.
+    /// The convolutions that are lowered to contractions over taps.
     pub contracted: Contracted,
-    /// The order of the axes of images that such convolutions read and write, and of values between them.
+    /// The axis order of the images that such convolutions read and write, and of values between them.
     pub order: AxisOrder,
 }
 
-/// Which convolutions and gradients of convolutions are contractions over taps. The others are ops of the library.
+/// The convolutions, backward-data and backward-weights included, that are lowered to contractions over taps. The
+/// library runs the others.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Contracted {
-    /// None.
+    /// No convolutions.
     #[default]
     None,
-    /// Convolutions in one group whose windows [are patches](ConvGeometry::has_patches), and no gradients.
+    /// Forward convolutions in one group whose windows [are patches](ConvGeometry::has_patches).
     Patches,
     /// All.
     All,
 }
 
 impl Contracted {
-    /// Whether a convolution or a gradient of one is a contraction.
+    /// Returns whether a forward or backward convolution is lowered to a contraction.
     pub fn admits(self, geometry: &ConvGeometry) -> bool {
         match self {
             Self::None => false,

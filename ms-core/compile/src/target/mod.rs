@@ -1,4 +1,4 @@
-//! What lowering depends on of the processor that a plan is for.
+//! Describes the target processor of a plan, as far as lowering depends on it.
 
 mod composite;
 mod images;
@@ -15,29 +15,29 @@ use crate::tensor::{DType, Op};
 /// A processor, as far as it determines how graphs are lowered. Lowering for equal targets yields equal
 /// plans.
 ///
-/// A target is part of the key of every stored plan, so it describes a kind of processor rather than a
-/// machine: it has neither a number of threads nor a device number, and the sizes of caches are those of a
-/// class of processors.
+/// A target is part of the key of every stored plan, so it describes a kind of processor rather than a machine. It has
+/// neither a number of threads nor a device number, and its cache sizes are typical of a class of processors.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Target {
     /// Size of the private cache of a core, in bytes. A row that several stages of a kernel iterate over
     /// stays in it; longer ones are better divided among threads.
     pub cache_bytes: usize,
-    /// A result that depends only on inputs and has at most this many elements is computed first: it takes
-    /// little memory, and every later group can read it.
+    /// A result that depends only on inputs and has at most this many elements is computed first. It takes little
+    /// memory, and every later group can read it.
     pub small_elements: usize,
-    /// Whether contractions read operands whose elements are not evenly spaced along all axes of terms together.
-    /// Otherwise a step before copies such an operand.
+    /// Whether contractions read operands that are not evenly spaced along all reduction dimensions together. Otherwise
+    /// a step copies such an operand first.
     pub strided_sums: bool,
     /// Limits of one kernel.
     pub budget: Budget,
-    /// Which kernels it runs as the [epilogues](crate::lower::Epilogue) of contractions and of ops; `None` if it runs none.
+    /// The limits of kernels that it runs as [epilogues](super::Epilogue) of contractions and ops; `None` if it runs
+    /// none.
     pub epilogues: Option<EpilogueLimits>,
-    /// Which loops while a condition holds it runs as kernels; `None` if it runs none.
+    /// The limits of `while` loops that it runs as kernels; `None` if it runs none.
     pub repeats: Option<RepeatLimits>,
-    /// Composites that it runs itself. Others are expanded to the ops of their bodies.
+    /// Composites that are legal on the target. Others are expanded to the ops of their bodies.
     pub composites: &'static [Kept],
-    /// Which convolutions are contractions, and the order of the axes of images.
+    /// The convolutions that are lowered to contractions, and the axis order of images (NCHW or NHWC).
     pub images: Images,
     /// Native functions. Other functions are expanded to formulas of basic instructions.
     pub functions: Vec<Native>,
@@ -57,7 +57,7 @@ pub struct Native {
 /// The cost of the body of a kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cost {
-    /// Number of instructions, including the formulas of functions that are not native.
+    /// The number of instructions, including the formulas of functions that are not native.
     pub insts: usize,
     /// Whether there are 8-byte values.
     pub is_wide: bool,
@@ -68,22 +68,22 @@ pub struct Cost {
 pub struct Budget {
     /// The cost of its body.
     pub cost: usize,
-    /// The cost of the body of a kernel that reduces 4-byte elements and accesses 8-byte ones. These halve
-    /// the number of lanes, which costs more in a long body than another kernel.
+    /// The cost of the body of a kernel that reduces 4-byte elements and accesses 8-byte ones. The 8-byte elements
+    /// halve the number of lanes, which in a long body costs more than another kernel.
     pub wide_cost: usize,
-    /// Number of buffers that it reads.
+    /// The number of buffers that it reads.
     pub inputs: usize,
-    /// Number of stages with loops.
+    /// The number of stages with loops.
     pub loops: u32,
     /// The maximum cost of recomputing a value of an earlier loop instead of reloading it from memory.
     pub recomputed_cost: usize,
     /// The maximum cost of an op that may be computed for more elements than it has.
     pub repeated_cost: usize,
-    /// The number of adjacent elements that a kernel of a higher cost must write at a time, if it has as
-    /// many: a slice with shorter rows leaves lanes idle, and is a copy of the kernel's result instead.
+    /// The minimum number of adjacent elements that a kernel of a higher cost must write at a time, if the result has
+    /// as many. A slice with shorter rows leaves lanes idle, and is copied from the kernel's result instead.
     pub shortest_run: usize,
-    /// The number of slices of a result that kernels copy, one each, if nothing computes any of them; more are copied
-    /// by one library step.
+    /// The maximum number of slices of a result that kernels copy, one each, if no kernel computes any of them. One
+    /// library step copies more.
     pub copies: usize,
 }
 
@@ -94,27 +94,27 @@ pub struct EpilogueLimits {
     pub shortest_row: usize,
     /// The minimum number of elements of the result.
     pub elements: usize,
-    /// The minimum number of terms of a sum for each instruction of the kernel. One that takes long compared to the
-    /// sums is better divided among threads by itself.
+    /// The minimum number of terms of a sum for each instruction of the kernel. A kernel that takes long compared to
+    /// the sums is better partitioned among threads separately.
     pub terms: usize,
-    /// The maximum number of elements of a row of the result of which a part has whole ones, because a kernel reduces
-    /// rows, or reads other columns than it computes; 0 if the target runs no such kernels.
+    /// The maximum row length for kernels that need tiles with whole rows, because they reduce rows or read columns
+    /// other than those that they compute. Zero if the target runs no such kernels.
     pub longest_row: usize,
-    /// The number of kernels that read one result.
+    /// The maximum number of kernels that read one result.
     pub kernels: usize,
-    /// Ops of the library on images whose results, of this minimum number of elements, such kernels read as well.
+    /// Library ops on images that may also have epilogues, if their results have this minimum number of elements.
     pub ops: &'static [Op],
 }
 
-/// Limits of a loop that is one kernel, whose iterations are computed for one vector of elements after the other.
+/// Limits of a loop that is one kernel and iterates on one vector of elements after the other.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RepeatLimits {
-    /// Number of elements of the largest value. With many, iterations of all elements at a time take less: they do
-    /// not wait for one another.
+    /// The number of elements of the largest value. With many elements, one iteration of all of them at a time is
+    /// faster, since their latencies overlap.
     pub elements: usize,
-    /// Number of carries.
+    /// The number of carries.
     pub carries: usize,
-    /// Number of nodes of the condition and the body.
+    /// The number of nodes of the condition and the body.
     pub nodes: usize,
 }
 
@@ -146,17 +146,17 @@ impl Target {
         }
     }
 
-    /// Whether the target runs a composite on operands of these types itself. In strict precision it does only
-    /// if the results have the bits of the body's.
+    /// Returns whether a composite on operands of these types is legal on the target. In strict precision, its results
+    /// must also have the bits of the body's.
     pub fn keeps(&self, op: Op, types: &[&Type], precision: Precision) -> bool {
         self.composites.iter().any(|it| it.admits(op, types, precision))
     }
 
-    /// Whether the target runs so many kernels, of this cost together, as the epilogues of a contraction whose result
-    /// nothing else reads.
+    /// Returns whether the target runs `count` kernels, of this cost together, as the epilogues of a contraction whose
+    /// result has no other readers.
     ///
-    /// The contraction has at most one axis of rows and one of columns: a product of matrices whose result has strides
-    /// is not computed in the same order in a part of its own, unless the precision is strict.
+    /// The contraction must have at most one m and one n axis, unless the precision is strict. Otherwise a tile of a
+    /// matrix product whose result has strides is not computed in the same order as the whole.
     pub(super) fn takes_epilogues(&self, contraction: &Contraction, count: usize, insts: usize) -> bool {
         let Some(EpilogueLimits { shortest_row, elements, terms, kernels, .. }) = self.epilogues else { return false };
         let Contraction { batch, m, n, k, .. } = contraction;
@@ -170,16 +170,16 @@ impl Target {
             && Contraction::size(k) >= insts.saturating_mul(terms)
     }
 
-    /// Whether the target runs so many kernels as the epilogues of an op of the library whose result, with these
-    /// [axes](super::image_axes), nothing else reads.
+    /// Returns whether the target runs `count` kernels as the epilogues of a library op whose result, with these
+    /// [axes](super::image_axes), has no other readers.
     pub(super) fn takes_epilogues_of(&self, op: Op, axes: &[usize], count: usize) -> bool {
         self.epilogues.as_ref().is_some_and(|it| {
             count <= it.kernels && axes.iter().product::<usize>() >= it.elements && it.ops.contains(&op)
         })
     }
 
-    /// Whether the target runs, behind other epilogues of a contraction, a kernel that computes so many columns of each
-    /// row, where all of them together take this many instructions for a row.
+    /// Returns whether the target chains a kernel that computes `columns` columns of each row after other epilogues of
+    /// a contraction. All of them together take `insts` instructions for a row.
     pub(super) fn takes_kernel_of_rows(&self, contraction: &Contraction, columns: usize, insts: usize) -> bool {
         let Some(EpilogueLimits { shortest_row, terms, .. }) = self.epilogues else { return false };
         let row = Contraction::size(&contraction.n);
@@ -188,28 +188,27 @@ impl Target {
             && Contraction::size(&contraction.k).saturating_mul(row) >= insts.saturating_mul(terms)
     }
 
-    /// Whether the target runs kernels that need whole rows of this many elements as epilogues of contractions.
+    /// Returns whether the target runs kernels that need whole rows of `row` elements as epilogues of contractions.
     pub(super) fn takes_rows(&self, row: usize) -> bool {
         self.epilogues.as_ref().is_some_and(|it| row <= it.longest_row)
     }
 
-    /// The target without native functions, whose results are bitwise equal to those of all other such
-    /// targets.
+    /// Returns the target without native functions. Results of such targets are bitwise equal.
     pub fn portable(&self) -> Self {
         Self { functions: Vec::new(), ..self.clone() }
     }
 
-    /// The native function of the target, if it has one.
+    /// Returns the native function of the target, if it has one.
     pub fn native(&self, math: Math, dtype: DType) -> Option<&Native> {
         self.functions.iter().find(|it| it.math == math && it.dtype == dtype)
     }
 
-    /// The kernel with functions that are not native expanded to formulas.
+    /// Returns the kernel with functions that are not native expanded to formulas.
     pub fn expand(&self, kernel: Kernel) -> Kernel {
         expand(kernel, |math, dtype| self.native(math, dtype).is_some())
     }
 
-    /// The cost of a kernel.
+    /// Returns the cost of a kernel.
     pub fn cost(&self, kernel: &Kernel) -> Cost {
         let mut cost = Cost { insts: 0, is_wide: kernel.types.iter().any(|it| it.size() == 8) };
         for (inst, &dtype) in kernel.insts.iter().zip(&kernel.types) {
@@ -244,8 +243,8 @@ impl Target {
         Ok(())
     }
 
-    /// The maximum length of rows that several stages of a kernel iterate over, whose elements usually have
-    /// four bytes.
+    /// Returns the maximum length of rows that several stages of a kernel iterate over, assuming elements of four
+    /// bytes.
     pub(super) fn longest_staged_row(&self) -> usize {
         self.cache_bytes / 4
     }

@@ -1,4 +1,4 @@
-//! Concrete arrays: storage, layout, dtype.
+//! Defines concrete arrays: storage, layout, dtype.
 
 use super::device::Device;
 use super::dtype::DType;
@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 /// A strided view of shared memory of some device. Cloning shares the memory.
 ///
-/// [`Array::on_host`] gives its elements. What this type makes from elements is in memory of the host
-/// ([`Array::to_space`] copies it to a device).
+/// [`Array::on_host`] returns the elements. Constructors that take elements allocate host memory, and
+/// [`Array::to_space`] copies an array to a device.
 ///
 /// ```
 /// use ms_core::tensor::{Array, Tensor};
@@ -32,14 +32,13 @@ pub struct Array {
 }
 
 impl Array {
-    /// A view of `storage`.
+    /// Creates a view of `storage`.
     ///
     /// # Safety
-    /// Before an element of the view is read, its bytes have been written, and they are a value of
-    /// `dtype`: a bool is 0 or 1.
+    /// The bytes of an element are initialised before it is read, to a valid value of `dtype`: a bool is 0 or 1.
     ///
     /// # Panics
-    /// Unless every element of `layout` is inside `storage`.
+    /// Panics unless every element of `layout` is inside `storage`.
     pub unsafe fn new(storage: Arc<Storage>, layout: Layout, dtype: DType) -> Self {
         assert!(
             layout.fits(storage.len() / dtype.size()),
@@ -49,7 +48,7 @@ impl Array {
         Self { storage, layout, dtype }
     }
 
-    /// A row-major array in memory of the host whose elements are not initialised.
+    /// Creates a row-major array in host memory with uninitialised elements.
     ///
     /// # Safety
     /// Every element is written before any is read.
@@ -62,26 +61,26 @@ impl Array {
         Ok(Self { storage, layout: Layout::contiguous(shape), dtype })
     }
 
-    /// [`Array::uninit`] in any memory.
+    /// Creates an uninitialised array like [`Array::uninit`], in any memory.
     ///
     /// # Safety
-    /// As [`Array::uninit`].
+    /// Every element is written before any is read.
     ///
     /// # Errors
-    /// As [`Array::uninit`].
+    /// See [`Array::uninit`].
     #[inline(always)]
     pub unsafe fn uninit_in(space: MemorySpace, shape: &[usize], dtype: DType) -> Result<Self> {
         let storage = Arc::new(Storage::uninit_in(space, bytes_of(shape, dtype)?)?);
         Ok(Self { storage, layout: Layout::contiguous(shape), dtype })
     }
 
-    /// An array of a layout that is row-major, whose elements are not initialised.
+    /// Creates an uninitialised array of a row-major layout.
     ///
     /// # Safety
-    /// As [`Self::uninit`].
+    /// Every element is written before any is read.
     ///
     /// # Errors
-    /// [`Code::Memory`] when there is no memory for it; those of the device.
+    /// [`Code::Memory`] when there is no memory for it; the errors of the device.
     #[doc(hidden)]
     pub unsafe fn uninit_as(space: MemorySpace, layout: &Layout, dtype: DType) -> Result<Self> {
         let storage = Arc::new(Storage::uninit_in(space, bytes_of(layout.shape(), dtype)?)?);
@@ -109,10 +108,10 @@ impl Array {
     /// A row-major array of one value.
     ///
     /// # Panics
-    /// As [`Array::zeros`].
+    /// See [`Array::zeros`].
     #[track_caller]
     pub fn full(shape: &[usize], value: Scalar, dtype: DType) -> Self {
-        // SAFETY: every element is written here.
+        // SAFETY: `fill` writes every element.
         let mut out = unsafe { Self::uninit(shape, dtype) }.or_exhausted();
         with_element!(dtype, T => out.unwritten::<T>().fill(MaybeUninit::new(T::from_scalar(value))));
         out
@@ -121,13 +120,13 @@ impl Array {
     /// A row-major array of the elements of `data`.
     ///
     /// # Panics
-    /// As [`Array::zeros`]; raises [`Code::Shape`] unless the elements fill the shape.
+    /// See [`Array::zeros`]; raises [`Code::Shape`] unless the elements fill the shape.
     #[track_caller]
     pub fn from_slice<T: Element>(shape: &[usize], data: &[T]) -> Self {
         if count(shape) != Some(data.len()) {
             raise(Error::new(Code::Shape, format!("{} elements do not fill shape {shape:?}", data.len())));
         }
-        // SAFETY: every element is written here.
+        // SAFETY: `data` has `count(shape)` elements, so the copy writes every element.
         let mut out = unsafe { Self::uninit(shape, T::DTYPE) }.or_exhausted();
         out.unwritten::<T>().write_copy_of_slice(data);
         out
@@ -157,7 +156,7 @@ impl Array {
         self.layout.shape()
     }
 
-    /// Number of elements.
+    /// The number of elements.
     pub fn numel(&self) -> usize {
         self.layout.numel()
     }
@@ -167,30 +166,30 @@ impl Array {
         Type::of(self.dtype, self.shape())
     }
 
-    /// Another view of the same memory; panics unless it lies inside.
+    /// Returns another view of the same memory. Panics unless it lies inside.
     pub fn with_layout(&self, layout: Layout) -> Self {
-        // SAFETY: the elements of an array are written as values of its dtype, wherever they are in
-        // its memory: all of that was written for this dtype by the creator of the first view.
+        // SAFETY: the creator of the first view initialises the memory with values of this dtype before reads, as `new`
+        // requires. `layout` lies inside, or `new` panics.
         unsafe { Self::new(self.storage.clone(), layout, self.dtype) }
     }
 
-    /// The memory that it lies in.
+    /// Returns the memory that contains the array.
     #[inline]
     pub fn space(&self) -> MemorySpace {
         self.storage.space()
     }
 
-    /// The device that it is on.
+    /// Returns the device of the array.
     pub fn device(&self) -> Device {
         self.space().device()
     }
 
-    /// The elements in memory of the host: this array if it is there, else a copy, after the work that
-    /// computes it.
+    /// Returns the elements in host memory: this array if it is there, else a copy, made after the work that computes
+    /// it.
     ///
     /// # Errors
-    /// [`Code::Memory`] when the system has no memory for the copy; those of the device, and of the
-    /// work that is waited for.
+    /// [`Code::Memory`] when the system has no memory for the copy; the errors of the device, and of the work that
+    /// precedes the copy.
     ///
     /// ```
     /// use ms_core::tensor::Array;
@@ -206,15 +205,15 @@ impl Array {
         }
     }
 
-    /// [`Array::on_host`] of an array that is not used otherwise.
+    /// Converts an array without other uses like [`Array::on_host`].
     ///
     /// # Errors
-    /// As [`Array::on_host`].
+    /// See [`Array::on_host`].
     pub fn into_host(self) -> Result<HostArray<'static>> {
         Ok(HostArray::owned(self.to_space(MemorySpace::Host)?))
     }
 
-    /// The part of the memory that the elements are in, copied to the host.
+    /// Copies the part of the memory that contains the elements to the host.
     #[cold]
     fn copied_to_host(&self) -> Result<Self> {
         let size = self.dtype.size();
@@ -225,11 +224,11 @@ impl Array {
         Ok(Self { storage, layout, dtype: self.dtype })
     }
 
-    /// The array in this memory: a copy, unless it lies there.
+    /// Returns the array in this memory, copied unless it is there.
     ///
     /// # Errors
-    /// [`Code::Memory`] when there is no memory for the copy; those of both devices, and of the work
-    /// that is waited for.
+    /// [`Code::Memory`] when there is no memory for the copy; the errors of both devices, and of the work that precedes
+    /// the copy.
     pub fn to_space(&self, space: MemorySpace) -> Result<Self> {
         match (self.space(), space) {
             (MemorySpace::Host, MemorySpace::Host) => Ok(self.clone()),
@@ -243,18 +242,18 @@ impl Array {
         }
     }
 
-    /// The address of the first element on the array's device, for backends: a pointer of the host only
-    /// if the array lies there. Writers uphold the contract of [`Storage::device_ptr`].
+    /// Returns the address of the first element on the array's device, for backends. It is a host pointer only if the
+    /// array is on the host. Writers uphold the contract of [`Storage::device_ptr`].
     #[inline]
     pub fn device_ptr(&self) -> *mut u8 {
-        // The offset of an empty view may be past the block: nothing reads there.
+        // The offset of an empty view may be past the block, but nothing reads there.
         self.storage.device_ptr().wrapping_add(self.layout.offset().wrapping_mul(self.dtype.size()))
     }
 
-    /// The elements of a row-major array in memory of the host that is not shared, for writing.
+    /// Returns the elements of an unshared row-major array in host memory for writing.
     ///
     /// # Panics
-    /// For any other array.
+    /// Panics for any other array.
     pub fn as_mut_slice<T: Element>(&mut self) -> &mut [T] {
         assert_eq!(T::DTYPE, self.dtype, "the element type is {}", self.dtype);
         assert!(self.layout.is_contiguous(), "the view is contiguous");
@@ -264,57 +263,58 @@ impl Array {
         if len == 0 {
             return &mut [];
         }
-        // SAFETY: the dtype matches, the layout is dense and inside the storage, the elements were
-        // written, and the storage has this one owner.
+        // SAFETY: the dtype matches, the layout is dense and inside the storage, the elements are initialised, and
+        // `&mut self` is the only owner of the storage.
         unsafe { std::slice::from_raw_parts_mut(ptr, len) }
     }
 
-    /// The elements of a fresh array, to be written.
+    /// Returns the elements of a fresh array for writing.
     fn unwritten<T: Element>(&mut self) -> &mut [MaybeUninit<T>] {
         assert_eq!(T::DTYPE, self.dtype, "the element type is {}", self.dtype);
         let len = self.numel();
-        // SAFETY: the array is fresh and in memory of the host: row-major from the start of a storage with one owner.
+        // SAFETY: the array is fresh, so it is in host memory and row-major from the start of a storage with one owner.
         unsafe { std::slice::from_raw_parts_mut(self.storage.device_ptr().cast(), len) }
     }
 
-    /// A row-major array from its raw bytes; for bools, every byte but zero is true.
+    /// Creates a row-major array from its raw bytes. For bools, every nonzero byte is true.
     ///
     /// # Panics
-    /// As [`Array::zeros`]; raises [`Code::Shape`] unless the bytes fill the shape.
+    /// See [`Array::zeros`]; raises [`Code::Shape`] unless the bytes fill the shape.
     #[track_caller]
     pub fn from_bytes(shape: &[usize], dtype: DType, bytes: &[u8]) -> Self {
         if count(shape).and_then(|it| it.checked_mul(dtype.size())) != Some(bytes.len()) {
             raise(Error::new(Code::Shape, format!("{} bytes do not fill {dtype}{shape:?}", bytes.len())));
         }
-        // SAFETY: every element is written here.
+        // SAFETY: `bytes` fills the shape, so the copy below writes every element.
         let out = unsafe { Self::uninit(shape, dtype) }.or_exhausted();
-        // SAFETY: the fresh storage holds exactly that many bytes and has one owner.
+        // SAFETY: the fresh storage has exactly `bytes.len()` bytes and one owner, so it does not overlap `bytes`.
         unsafe { out.device_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         if dtype == DType::Bool {
-            // SAFETY: as above. Bytes other than 0 and 1 are not valid `bool`s, so the elements
-            // are normalised as bytes before they are read as such.
+            // SAFETY: the storage has `bytes.len()` initialised bytes and one owner. Bytes other than 0 and 1 are not
+            // valid `bool`s, so they are normalised as bytes before they are read as bools.
             let elements = unsafe { std::slice::from_raw_parts_mut(out.device_ptr(), bytes.len()) };
             elements.iter_mut().for_each(|it| *it = u8::from(*it != 0));
         }
         out
     }
 
-    /// Whether this array is all of its memory, in row-major order, and not shared, so that it may be written.
+    /// Returns whether this array covers all of its memory in row-major order and is not shared, so that it may be
+    /// written.
     pub fn is_sole(&mut self) -> bool {
         let whole = self.layout.is_contiguous() && self.numel() * self.dtype.size() == self.storage.len();
         whole && Arc::get_mut(&mut self.storage).is_some_and(Storage::is_writable)
     }
 
-    /// The shape, owned.
+    /// Returns an owned copy of the shape.
     pub fn shape_owned(&self) -> Shape {
         self.shape().into()
     }
 }
 
-/// Bytes of a row-major array.
+/// Returns the size in bytes of a row-major array.
 ///
 /// # Errors
-/// [`Code::Memory`] when the address space has no room for so many.
+/// [`Code::Memory`] when it exceeds the address space.
 #[inline(always)]
 fn bytes_of(shape: &[usize], dtype: DType) -> Result<usize> {
     match count(shape).and_then(|it| it.checked_mul(dtype.size())) {

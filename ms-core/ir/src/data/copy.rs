@@ -1,4 +1,4 @@
-//! Copies between strided arrays.
+//! Copies elements between strided arrays.
 
 use super::array::Array;
 use super::element::Element;
@@ -8,7 +8,7 @@ use crate::error::OrExhausted;
 use crate::with_element;
 
 impl HostArray<'_> {
-    /// A row-major copy in new memory.
+    /// Copies the elements to a new row-major array.
     ///
     /// # Panics
     /// Raises [`Code::Memory`](crate::Code::Memory) when the system has no memory for it.
@@ -16,26 +16,28 @@ impl HostArray<'_> {
     pub fn duplicate(&self) -> Array {
         // SAFETY: the copy writes every element.
         let out = unsafe { Array::uninit(self.shape(), self.dtype()) }.or_exhausted();
-        // SAFETY: the layout is that of all of the fresh array, which is not shared.
+        // SAFETY: `out.layout()` covers exactly the fresh array, which has no other reference, and `T` is the dtype of
+        // `self`.
         with_element!(self.dtype(), T => unsafe { copy::<T>(out.device_ptr().cast(), out.layout(), self) });
         out
     }
 }
 
 impl Array {
-    /// Writes the elements of `from` to the elements of `layout`, a view of this array's memory
-    /// with the shape of `from`.
+    /// Writes the elements of `from` to the elements of `layout`, a view of this array's memory with the shape of
+    /// `from`.
     ///
     /// # Panics
-    /// When the shapes or dtypes differ, an element is outside this array, or its memory is shared or
-    /// not the host's.
+    /// Panics when the shapes or dtypes differ, or an element is outside this array. Also panics when its memory is
+    /// shared or not the host's.
     pub fn assign(&mut self, layout: &Layout, from: &HostArray<'_>) {
         assert_eq!(layout.shape(), from.shape(), "source and target have one shape");
         with_element!(self.dtype(), T => {
             assert_eq!(from.dtype(), T::DTYPE, "source and target have one dtype");
             let target = self.as_mut_slice::<T>();
             assert!(layout.fits(target.len()), "every place lies inside the target");
-            // SAFETY: the elements are inside the target, which is not shared.
+            // SAFETY: the assertions have checked that the elements of `layout` are inside the unshared target, and
+            // that `T` is the dtype of both.
             unsafe { copy::<T>(target.as_mut_ptr(), layout, from) };
         });
     }
@@ -44,8 +46,8 @@ impl Array {
 /// Writes the elements of `source` to a target of its shape.
 ///
 /// # Safety
-/// The elements of `to`, relative to `target`, may be written, and nothing reads them meanwhile.
-/// `source` is of the dtype of `T`.
+/// The elements of `to`, relative to `target`, are valid for writes, and nothing reads them meanwhile. They do not
+/// overlap `source`, which has the dtype of `T`.
 unsafe fn copy<T: Element>(target: *mut T, to: &Layout, source: &HostArray<'_>) {
     if source.numel() == 0 {
         return;
@@ -56,15 +58,16 @@ unsafe fn copy<T: Element>(target: *mut T, to: &Layout, source: &HostArray<'_>) 
     let (outer_from, _, step_from) = split_rows(from);
     for (to, from) in outer_to.offsets().zip(outer_from.offsets()) {
         if step_to == 1 && step_from == 1 {
-            // SAFETY: `from` and the elements after it are elements of the source's layout, which
-            // are in its storage, `to` and those after it elements that the caller guarantees.
+            // SAFETY: `from` and the `size` elements from it belong to the source's layout, which is inside its
+            // storage. `to` and the elements from it belong to the target's layout and are valid for writes by this
+            // function's contract.
             unsafe { target.add(to).copy_from_nonoverlapping(source.add(from), size) };
             continue;
         }
         let (mut to, mut from) = (to as isize, from as isize);
         for _ in 0..size {
-            // SAFETY: `from` is an element of the source's layout, which is in its storage, and
-            // `to` one that the caller guarantees.
+            // SAFETY: `from` belongs to the source's layout, which is inside its storage. `to` belongs to the target's
+            // layout and is valid for writes by this function's contract.
             unsafe { target.offset(to).write(*source.offset(from)) };
             to += step_to;
             from += step_from;
@@ -72,7 +75,7 @@ unsafe fn copy<T: Element>(target: *mut T, to: &Layout, source: &HostArray<'_>) 
     }
 }
 
-/// A layout without its innermost axis, and that axis' size and stride.
+/// Splits off the innermost axis: returns the outer layout, and the axis' size and stride.
 fn split_rows(layout: &Layout) -> (Layout, usize, isize) {
     match layout.rank() {
         0 => (layout.clone(), 1, 1),

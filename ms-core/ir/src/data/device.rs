@@ -1,4 +1,4 @@
-//! Names of devices.
+//! Names devices and tracks which ones are in use.
 
 use crate::error::{Code, Error, Result};
 use std::fmt;
@@ -23,10 +23,10 @@ impl DeviceKind {
     /// The longest name, in bytes.
     pub const MAX_NAME: usize = 6;
 
-    /// The kind of this name: lowercase letters, at most [`DeviceKind::MAX_NAME`] of them.
+    /// Returns the kind with this name: lowercase letters, at most [`DeviceKind::MAX_NAME`] of them.
     ///
     /// # Panics
-    /// For any other text.
+    /// Panics for any other text.
     pub const fn named(name: &str) -> Self {
         match Self::of(name.as_bytes()) {
             Some(kind) => kind,
@@ -60,10 +60,10 @@ impl DeviceKind {
 impl FromStr for DeviceKind {
     type Err = Error;
 
-    /// Upper and lower case are the same, and `GPU` is `cuda`.
+    /// Parses a name. Case does not matter, and `GPU` is `cuda`.
     ///
     /// # Errors
-    /// [`Code::Argument`] for text that names no kind of device.
+    /// [`Code::Argument`] for text that does not name a kind of device.
     fn from_str(text: &str) -> Result<Self> {
         let name = text.to_ascii_lowercase();
         Self::of(if name == "gpu" { b"cuda" } else { name.as_bytes() }).ok_or_else(|| {
@@ -87,8 +87,8 @@ impl fmt::Debug for DeviceKind {
 
 /// A device: its kind, and its number among those of the kind.
 ///
-/// Its text form is `cpu`, `cuda:0`, `sim:1`. The names of MindSpore parse as well, in upper or lower
-/// case: `CPU`, `GPU` for `cuda`, `Ascend`. Without a number, the first device is meant.
+/// The text form is `cpu`, `cuda:0`, `sim:1`. The names of MindSpore parse as well, in upper or lower case: `CPU`,
+/// `GPU` for `cuda`, `Ascend`. Without a number, it is the first device.
 ///
 /// ```
 /// use ms_core::tensor::Device;
@@ -105,7 +105,7 @@ impl Device {
     /// The processor that runs the program, and its memory: the host.
     pub const CPU: Self = Self::new(DeviceKind::CPU, 0);
 
-    /// Device number `id` of a kind.
+    /// Returns device number `id` of a kind.
     pub const fn new(kind: DeviceKind, id: u16) -> Self {
         Self { kind, id }
     }
@@ -120,7 +120,7 @@ impl Device {
         self.id
     }
 
-    /// Whether it is the host.
+    /// Returns whether this is the host.
     pub fn is_cpu(self) -> bool {
         self == Self::CPU
     }
@@ -145,7 +145,7 @@ impl FromStr for Device {
     type Err = Error;
 
     /// # Errors
-    /// [`Code::Argument`] for text that names no device.
+    /// [`Code::Argument`] for text that does not name a device.
     fn from_str(text: &str) -> Result<Self> {
         let (kind, id) = text.split_once(':').unwrap_or((text, "0"));
         match (kind.parse(), id.parse()) {
@@ -168,7 +168,7 @@ pub trait IntoDevice {
     /// The device.
     ///
     /// # Errors
-    /// [`Code::Argument`] for text that names none.
+    /// [`Code::Argument`] for text that does not name one.
     fn into_device(self) -> Result<Device>;
 }
 
@@ -184,8 +184,8 @@ impl IntoDevice for &str {
     }
 }
 
-/// Which devices the process uses. A process that uses only the host, as most do, is asked once per
-/// op, and needs not look at where operands are.
+/// The devices that the process uses. Most processes use only the host: they check this once per op and need not
+/// inspect the operands' devices.
 static USE: AtomicU8 = AtomicU8::new(Use::Unknown as u8);
 
 /// The values of [`USE`].
@@ -193,19 +193,19 @@ static USE: AtomicU8 = AtomicU8::new(Use::Unknown as u8);
 enum Use {
     /// No settings were read.
     Unknown,
-    /// Every array is in memory of the host, and new ones are placed there.
+    /// Every array is in host memory, and new ones are placed there.
     HostOnly,
     /// Any device.
     Any,
-    /// As far as is known, the host only, but what runs is watched: it takes the way of any device, so that the other
-    /// one asks nothing more.
+    /// The host only, as far as is known, but the profiler is active. Ops take the slow path of any device, so the fast
+    /// path needs no check for the profiler.
     Watched,
 }
 
-/// The number of values of [`WatchedUse`], and the use before the first of them.
+/// The number of values of [`WatchedUse`], and the value of [`USE`] before the first of them.
 static WATCHES: Mutex<(usize, u8)> = Mutex::new((0, 0));
 
-/// While one lives, ops and compiled functions of all threads take the way of any device.
+/// A guard: while one lives, ops and compiled functions of all threads take the slow path of any device.
 #[doc(hidden)]
 pub struct WatchedUse(());
 
@@ -227,20 +227,19 @@ impl Drop for WatchedUse {
         let mut watches = WATCHES.lock().unwrap_or_else(PoisonError::into_inner);
         watches.0 -= 1;
         if watches.0 == 0 {
-            // Another device that came into use meanwhile remains in use.
+            // If another device came into use meanwhile, it remains in use.
             let _any = USE.compare_exchange(Use::Watched as u8, watches.1, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 }
 
-/// Whether every array of the process is in memory of the host, and new ones are placed there.
+/// Returns whether every array of the process is in host memory, and new ones are placed there.
 #[inline]
 pub fn is_host_only() -> bool {
     USE.load(Ordering::Relaxed) == Use::HostOnly as u8
 }
 
-/// Records that the settings of the process place new arrays on this device, or that memory of it is
-/// allocated.
+/// Records that the settings of the process place new arrays on this device, or that its memory is allocated.
 #[doc(hidden)]
 pub fn use_device(device: Device) {
     let (from, to) = match device.is_cpu() {
@@ -250,7 +249,7 @@ pub fn use_device(device: Device) {
             return;
         }
     };
-    // Another device that is in use remains in use.
+    // If another device is in use, it remains in use.
     let _other = USE.compare_exchange(from as u8, to as u8, Ordering::Relaxed, Ordering::Relaxed);
 }
 

@@ -1,4 +1,4 @@
-//! Element types and their promotion.
+//! Defines element types and their promotion.
 
 use std::fmt;
 
@@ -40,7 +40,7 @@ pub enum DType {
     F64 = 12,
 }
 
-/// What a dtype counts in; kinds are ordered as promotion climbs them.
+/// The kind of numbers of a dtype. Kinds are ordered by promotion.
 ///
 /// ```
 /// use ms_core::{DType, tensor::Kind};
@@ -95,12 +95,12 @@ impl DType {
         }
     }
 
-    /// Whether elements are floating-point numbers: those have gradients.
+    /// Returns whether elements are floating-point numbers, which have gradients.
     pub const fn is_float(self) -> bool {
         matches!(self.kind(), Kind::Float)
     }
 
-    /// Whether elements are floats that are narrower than what arithmetic on them is carried out in.
+    /// Returns whether elements are floats that are narrower than the type of arithmetic on them.
     pub const fn is_narrow_float(self) -> bool {
         self.is_float() && self.size() < self.compute().size()
     }
@@ -134,13 +134,13 @@ impl DType {
         }
     }
 
-    /// The dtype of a short name.
+    /// Returns the dtype with this short name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|dtype| dtype.name() == name)
     }
 
-    /// The dtype in which arithmetic on this one is carried out; results are rounded
-    /// or wrapped back after every op.
+    /// Returns the dtype in which arithmetic on this one is carried out. Results are rounded or wrapped back after
+    /// every op.
     pub const fn compute(self) -> Self {
         match self {
             Self::F16 | Self::BF16 => Self::F32,
@@ -156,11 +156,10 @@ impl fmt::Display for DType {
     }
 }
 
-/// The dtype of an op on operands of two dtypes.
+/// Returns the dtype of an op on operands of two dtypes.
 ///
-/// NumPy's rules for arrays, with two differences that keep accelerators' types narrow:
-/// an integer with a float gives that float's dtype, and f16 with bf16 gives f32.
-/// u64 with a signed integer gives f64, as in NumPy.
+/// The rules are NumPy's for arrays, with two differences that keep accelerators' types narrow. An integer with a float
+/// gives that float's dtype, and f16 with bf16 gives f32. As in NumPy, u64 with a signed integer gives f64.
 ///
 /// ```
 /// use ms_core::tensor::{DType, promote};

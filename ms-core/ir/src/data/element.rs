@@ -1,4 +1,4 @@
-//! Rust types that are elements, and host scalars.
+//! Defines the Rust types that are elements, and host scalars.
 
 use super::dtype::{DType, Kind};
 use crate::error::{Code, Error, Result};
@@ -6,7 +6,7 @@ use half::{bf16, f16};
 use std::cmp::Ordering;
 use std::fmt;
 
-/// Only the types of this file are elements: memory of a dtype is read as its type.
+/// Prevents other implementations: memory of a dtype is read as its Rust type.
 mod sealed {
     pub trait Sealed {}
 }
@@ -21,20 +21,19 @@ mod sealed {
 /// assert_eq!((largest::<i64>(&tensor![1, 3, 2]), f32::DTYPE.name()), (Some(3), "f32"));
 /// ```
 pub trait Element: sealed::Sealed + Copy + Send + Sync + 'static {
-    /// Its dtype.
+    /// The dtype.
     const DTYPE: DType;
 
-    /// The element as a scalar of its kind.
+    /// Converts the element to a scalar of its kind.
     fn to_scalar(self) -> Scalar;
 
-    /// The scalar as this type. Floats are rounded once, to nearest with ties to even; integers
-    /// wrap to narrower ones; floats are truncated to integers, saturating, and NaN becomes zero;
-    /// every value except zero is true.
+    /// Converts the scalar to this type. Floats are rounded once, to nearest with ties to even. Integers wrap to
+    /// narrower ones. Floats are truncated to integers, saturating, and NaN becomes zero. Every value except zero is
+    /// true.
     fn from_scalar(scalar: Scalar) -> Self;
 }
 
-/// One number on the host. A scalar is weak: it takes the dtype of the tensor that it is combined
-/// with.
+/// A number on the host. A scalar is weakly typed: it takes the dtype of the tensor that it is combined with.
 ///
 /// ```
 /// use ms_core::{DType, tensor, tensor::Scalar};
@@ -65,7 +64,7 @@ impl Scalar {
         }
     }
 
-    /// The value as f64.
+    /// Returns the value as f64.
     pub const fn as_f64(self) -> f64 {
         match self {
             Self::Bool(it) => it as u8 as f64,
@@ -75,7 +74,7 @@ impl Scalar {
         }
     }
 
-    /// The value as i64: floats truncate and saturate, u64 wraps.
+    /// Returns the value as i64: floats truncate and saturate, u64 wraps.
     pub const fn as_i64(self) -> i64 {
         match self {
             Self::Bool(it) => it as i64,
@@ -85,7 +84,7 @@ impl Scalar {
         }
     }
 
-    /// The value as u64: floats truncate and saturate, i64 wraps.
+    /// Returns the value as u64: floats truncate and saturate, i64 wraps.
     pub const fn as_u64(self) -> u64 {
         match self {
             Self::Bool(it) => it as u64,
@@ -95,7 +94,7 @@ impl Scalar {
         }
     }
 
-    /// Whether the value differs from zero.
+    /// Returns whether the value differs from zero.
     pub const fn as_bool(self) -> bool {
         match self {
             Self::Bool(it) => it,
@@ -105,7 +104,7 @@ impl Scalar {
         }
     }
 
-    /// The bit pattern of the value in `dtype`, in the low bytes.
+    /// Returns the bit pattern of the value in `dtype`, in the low bytes.
     pub fn to_bits(self, dtype: DType) -> u64 {
         let mut bytes = [0; 8];
         with_element!(dtype, T => {
@@ -115,7 +114,7 @@ impl Scalar {
         u64::from_le_bytes(bytes)
     }
 
-    /// The value whose bit pattern in `dtype` is `bits`.
+    /// Returns the value with the bit pattern `bits` in `dtype`.
     pub fn from_bits(bits: u64, dtype: DType) -> Self {
         match dtype {
             DType::Bool => Self::Bool(bits as u8 != 0),
@@ -134,7 +133,7 @@ impl Scalar {
         }
     }
 
-    /// The dtype that a tensor made of this scalar alone has: `bool`, `i64` or `f32`.
+    /// Returns the default dtype of a tensor of this scalar alone: `bool`, `i64` or `f32`.
     pub const fn default_dtype(self) -> DType {
         match self.kind() {
             Kind::Bool => DType::Bool,
@@ -145,7 +144,7 @@ impl Scalar {
 }
 
 impl Scalar {
-    /// Whether `dtype` represents this integer exactly; floats accept every number, rounded.
+    /// Returns whether `dtype` represents this integer exactly. Floats accept every number, rounded.
     pub fn is_within(self, dtype: DType) -> bool {
         let value = match self {
             Self::Int(it) => i128::from(it),
@@ -166,9 +165,9 @@ impl Scalar {
 
 /// A number with a default dtype.
 ///
-/// The dtype is that of the Rust type, except for the two types of numbers without a suffix: f64
-/// becomes f32, and i32 becomes i64. The same holds for types that are not dtypes, `usize` and
-/// [`Scalar`]. `Tensor::from` preserves f64 and i32.
+/// The default dtype is the Rust type, except for the two types of numbers without a suffix. Of these, f64 becomes f32,
+/// and i32 becomes i64. The types that are not dtypes, `usize` and [`Scalar`], follow the same rule. `Tensor::from`
+/// preserves f64 and i32.
 ///
 /// ```
 /// use ms_core::{DType, Tensor, tensor::Number};
@@ -180,7 +179,7 @@ pub trait Number: Into<Scalar> {
     fn own_dtype(&self) -> DType;
 }
 
-/// The default dtype of tensors of a Rust type; see [`Number`].
+/// Returns the default dtype of tensors of a Rust type; see [`Number`].
 #[doc(hidden)]
 pub const fn own_dtype(of: DType) -> DType {
     match of {
@@ -208,11 +207,10 @@ impl Number for Scalar {
     }
 }
 
-/// A number as an element of its default dtype.
+/// Converts a number to an element of its default dtype.
 ///
 /// # Errors
-/// [`Code::DType`] for a finite one that would be infinite there, or an integer that is outside its
-/// range.
+/// [`Code::DType`] for a finite number that would be infinite in that dtype, or an integer outside its range.
 #[doc(hidden)]
 pub fn own_scalar(number: impl Number) -> Result<(Scalar, DType)> {
     let dtype = number.own_dtype();
@@ -220,7 +218,7 @@ pub fn own_scalar(number: impl Number) -> Result<(Scalar, DType)> {
     held_by_itself(scalar, dtype).map(|()| (scalar, dtype))
 }
 
-/// [`own_scalar`] of a number whose dtype is known.
+/// Checks the range of a scalar like [`own_scalar`], for a known dtype.
 #[doc(hidden)]
 pub fn held_by_itself(scalar: Scalar, dtype: DType) -> Result<()> {
     let overflows =
@@ -309,13 +307,13 @@ impl From<bool> for Scalar {
     }
 }
 
-/// The scalar in f32, where an inexact value is rounded to the neighbour with an odd last bit:
-/// rounding that again to sixteen bits is equivalent to rounding once (Boldo and Melquiond 2008,
-/// "Emulation of a FMA and Correctly Rounded Sums: Proved Algorithms Using Rounding to Odd").
+/// Converts the scalar to f32, rounding an inexact value to the neighbour with an odd last bit. Rounding that again to
+/// sixteen bits is equivalent to rounding once (Boldo and Melquiond 2008, "Emulation of a FMA and Correctly Rounded
+/// Sums: Proved Algorithms Using Rounding to Odd").
 fn rounded_to_odd(scalar: Scalar) -> f32 {
     let (near, excess) = match scalar {
         Scalar::Bool(it) => (it as u8 as f32, Ordering::Equal),
-        // Every integer and every float that it rounds to are i128.
+        // All integers, and all floats that they round to, fit in i128.
         Scalar::Int(it) => (it as f32, (it as f32 as i128).abs().cmp(&i128::from(it).abs())),
         Scalar::UInt(it) => (it as f32, (it as f32 as i128).cmp(&i128::from(it))),
         Scalar::Float(it) if it.is_nan() => (it as f32, Ordering::Equal),
@@ -339,7 +337,7 @@ macro_rules! half_elements {
             }
             #[inline]
             fn from_scalar(scalar: Scalar) -> Self {
-                // The conversion from f32 rounds to nearest; that of `half` from f64 does not.
+                // The conversion from f32 rounds to nearest; the conversion in `half` from f64 does not.
                 <$ty>::from_f32(rounded_to_odd(scalar))
             }
         }

@@ -1,4 +1,4 @@
-//! Reading the elements of arrays.
+//! Reads the elements of arrays in host memory.
 
 use super::array::Array;
 use super::element::{Element, Scalar};
@@ -8,7 +8,7 @@ use crate::with_element;
 use std::borrow::Cow;
 use std::ops::Deref;
 
-/// An array in memory of the host, whose elements can be read: see [`Array::on_host`].
+/// An array in host memory with readable elements: see [`Array::on_host`].
 #[derive(Clone, Debug)]
 pub struct HostArray<'a>(Cow<'a, Array>);
 
@@ -22,25 +22,25 @@ impl Deref for HostArray<'_> {
 }
 
 impl<'a> HostArray<'a> {
-    /// An array in memory of the host.
+    /// Borrows an array in host memory.
     #[inline]
     pub(super) fn borrowed(array: &'a Array) -> Self {
         debug_assert!(array.space().is_host());
         Self(Cow::Borrowed(array))
     }
 
-    /// An array in memory of the host.
+    /// Wraps an array in host memory.
     pub(super) fn owned(array: Array) -> Self {
         assert!(array.space().is_host(), "the elements are on the host");
         Self(Cow::Owned(array))
     }
 
-    /// The array itself.
+    /// Returns the array itself.
     pub fn into_array(self) -> Array {
         self.0.into_owned()
     }
 
-    /// The elements of a row-major array.
+    /// Returns the elements of a row-major array.
     ///
     /// # Errors
     /// [`Code::DType`] when `T` is not the element type, [`Code::Argument`] when the view is strided.
@@ -54,30 +54,31 @@ impl<'a> HostArray<'a> {
         if self.numel() == 0 {
             return Ok(&[]);
         }
-        // SAFETY: the dtype matches, the layout is dense and inside the storage, which is memory of the
-        // host, the elements were written, and shared storage is only read.
+        // SAFETY: the dtype matches, the layout is dense and inside the storage, which is host memory. The elements are
+        // initialised, and shared storage is only read.
         Ok(unsafe { std::slice::from_raw_parts(self.device_ptr().cast(), self.numel()) })
     }
 
-    /// The elements in row-major order.
+    /// Returns the elements in row-major order.
     pub fn iter<T: Element>(&self) -> impl ExactSizeIterator<Item = T> + '_ {
         assert_eq!(T::DTYPE, self.dtype(), "the element type is {}", self.dtype());
         let base = self.storage().device_ptr().cast::<T>();
-        // SAFETY: every offset of the layout is inside the storage, which is memory of the host.
+        // SAFETY: every offset of the layout is inside the storage, which is initialised host memory, and `T` is its
+        // dtype.
         self.layout().offsets().map(move |at| unsafe { *base.add(at) })
     }
 
-    /// The element at an offset in the storage.
+    /// Returns the element at an offset in the storage.
     pub(super) fn at<T: Element>(&self, offset: usize) -> T {
         assert!(
             T::DTYPE == self.dtype() && offset < self.storage().len() / size_of::<T>(),
             "the storage has the element"
         );
-        // SAFETY: the offset is inside the storage, which is memory of the host, and all of it was written.
+        // SAFETY: the offset is inside the storage, which is host memory and fully initialised.
         unsafe { *self.storage().device_ptr().cast::<T>().add(offset) }
     }
 
-    /// The elements in row-major order, as scalars.
+    /// Returns the elements in row-major order as scalars.
     ///
     /// # Panics
     /// Raises [`Code::Memory`] when the system has no memory for them.
@@ -88,7 +89,7 @@ impl<'a> HostArray<'a> {
         out
     }
 
-    /// This array, or a row-major copy of a strided view.
+    /// Returns this array, or a row-major copy of a strided view.
     ///
     /// # Panics
     /// Raises [`Code::Memory`] when the system has no memory for the copy.
@@ -100,7 +101,7 @@ impl<'a> HostArray<'a> {
         }
     }
 
-    /// The raw bytes of a row-major copy.
+    /// Returns the raw bytes of a row-major copy.
     ///
     /// # Panics
     /// Raises [`Code::Memory`] when the system has no memory for them.
@@ -113,10 +114,10 @@ impl<'a> HostArray<'a> {
         out
     }
 
-    /// The raw bytes of a row-major array.
+    /// Returns the raw bytes of a row-major array.
     ///
     /// # Panics
-    /// When the view is strided.
+    /// Panics when the view is strided.
     pub fn bytes(&self) -> &[u8] {
         with_element!(self.dtype(), T => bytemuck::cast_slice(self.as_slice::<T>().expect("the array is row-major")))
     }

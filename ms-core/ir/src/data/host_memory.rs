@@ -1,9 +1,9 @@
-//! Vectors whose length depends on the program: running out of memory is an error, while `Vec` by
-//! itself aborts the process.
+//! Allocates vectors with program-dependent lengths. Running out of memory is an error, whereas a plain `Vec` aborts
+//! the process.
 
 use crate::error::{Code, Error, OrExhausted, Result};
 
-/// An empty vector with room for `len` values.
+/// Returns an empty vector with capacity for `len` values.
 ///
 /// # Errors
 /// [`Code::Memory`] when the system has no memory for them.
@@ -19,17 +19,17 @@ pub fn try_room<T>(len: usize) -> Result<Vec<T>> {
     }
 }
 
-/// `len` copies of a value.
+/// Returns `len` copies of a value.
 ///
 /// # Errors
-/// As [`try_room`].
+/// See [`try_room`].
 pub fn try_filled<T: Clone>(value: T, len: usize) -> Result<Vec<T>> {
     let mut out = try_room(len)?;
     out.resize(len, value);
     Ok(out)
 }
 
-/// [`try_filled`], inside an op: there an error is the op's.
+/// Returns `len` copies of a value, inside an op, which reports an error as its own.
 ///
 /// # Panics
 /// Raises [`Code::Memory`] outside of ops.
@@ -38,7 +38,7 @@ pub fn filled<T: Clone>(value: T, len: usize) -> Vec<T> {
     try_filled(value, len).or_exhausted()
 }
 
-/// The values of an iterator of known length, inside an op: there an error is the op's.
+/// Collects an iterator of known length, inside an op, which reports an error as its own.
 ///
 /// # Panics
 /// Raises [`Code::Memory`] outside of ops.
@@ -49,8 +49,7 @@ pub fn collected<T>(values: impl ExactSizeIterator<Item = T>) -> Vec<T> {
     out
 }
 
-/// Appends a value to a vector whose length depends on the program's sizes, inside an op: there an
-/// error is the op's.
+/// Appends a value to a vector with program-dependent length, inside an op, which reports an error as its own.
 ///
 /// # Panics
 /// Raises [`Code::Memory`] outside of ops.

@@ -1,13 +1,13 @@
-//! Numbers of the host as operands.
+//! Represents host scalars as operands.
 
 use super::array::Array;
 use super::dtype::DType;
 use super::element::Scalar;
 use std::sync::OnceLock;
 
-/// A number of the host as a zero-dimensional tensor.
+/// A host scalar as a zero-dimensional tensor.
 ///
-/// Kernels take its bits in the block of a call. Its array is made when something needs memory, and then kept.
+/// Kernels take its bits in the argument block of a call. Its array is created on first use and then cached.
 #[derive(Debug)]
 pub struct HostNumber {
     bits: u64,
@@ -16,7 +16,7 @@ pub struct HostNumber {
 }
 
 impl HostNumber {
-    /// A number, converted to `dtype`.
+    /// Converts a number to `dtype`.
     pub fn new(value: Scalar, dtype: DType) -> Self {
         Self::from_bits(value.to_bits(dtype), dtype)
     }
@@ -25,7 +25,7 @@ impl HostNumber {
         Self { bits, dtype, array: OnceLock::new() }
     }
 
-    /// The bits of the dtype, in the low bytes.
+    /// Returns the bits of the dtype, in the low bytes.
     #[inline]
     pub fn bits(&self) -> u64 {
         self.bits
@@ -37,7 +37,7 @@ impl HostNumber {
         self.dtype
     }
 
-    /// The number as an array without dimensions.
+    /// Returns the number as an array without dimensions.
     ///
     /// # Panics
     /// Raises [`Code::Memory`](crate::Code::Memory) when the system has no memory for it.
@@ -48,7 +48,7 @@ impl HostNumber {
     }
 }
 
-/// A copy has an array of its own.
+/// A copy has a separate array.
 impl Clone for HostNumber {
     fn clone(&self) -> Self {
         Self::from_bits(self.bits, self.dtype)

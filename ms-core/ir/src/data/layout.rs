@@ -1,4 +1,4 @@
-//! Shapes, strides and the index arithmetic of views.
+//! Defines shapes, strides and the index arithmetic of views.
 
 use crate::error::{Code, Error, Result};
 use smallvec::SmallVec;
@@ -13,7 +13,7 @@ use std::fmt::Debug;
 /// ```
 pub type Shape = SmallVec<[usize; 4]>;
 
-/// Steps between neighbours along each dimension, in elements; zero repeats, negative runs backwards.
+/// Strides: distances between neighbours along each dimension, in elements. Zero repeats, negative runs backwards.
 ///
 /// See the example of [`Layout`].
 pub type Strides = SmallVec<[isize; 4]>;
@@ -37,59 +37,59 @@ pub struct Layout {
 impl Clone for Layout {
     #[inline]
     fn clone(&self) -> Self {
-        // A copy of all at once; cloning a small vector copies one element at a time.
+        // Copies the whole array at once; cloning a small vector copies one element at a time.
         Self { shape: Shape::from_slice(&self.shape), strides: Strides::from_slice(&self.strides), offset: self.offset }
     }
 }
 
 impl Layout {
-    /// Row-major without gaps, from the first element of the storage.
+    /// Returns the row-major layout without gaps, from the first element of the storage.
     pub fn contiguous(shape: &[usize]) -> Self {
         Self { strides: contiguous_strides(shape), shape: Shape::from_slice(shape), offset: 0 }
     }
 
-    /// A layout from its parts.
+    /// Creates a layout from its parts.
     ///
     /// # Panics
-    /// Unless there are as many strides as dimensions.
+    /// Panics unless there are as many strides as dimensions.
     pub fn new(shape: Shape, strides: Strides, offset: usize) -> Self {
         assert_eq!(shape.len(), strides.len(), "every dimension has a stride");
         Self { shape, strides, offset }
     }
 
-    /// Sizes of the dimensions.
+    /// Returns the sizes of the dimensions.
     #[inline]
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 
-    /// Steps in elements.
+    /// Returns the strides in elements.
     #[inline]
     pub fn strides(&self) -> &[isize] {
         &self.strides
     }
 
-    /// The position of element `[0, 0, ...]`, in elements.
+    /// Returns the position of element `[0, 0, ...]`, in elements.
     #[inline]
     pub fn offset(&self) -> usize {
         self.offset
     }
 
-    /// Number of dimensions.
+    /// Returns the number of dimensions.
     #[inline]
     pub fn rank(&self) -> usize {
         self.shape.len()
     }
 
-    /// Number of elements: their [`count`] if it does not overflow, as in every array, and that
-    /// number modulo 2⁶⁴ otherwise.
+    /// Returns the number of elements: their [`count`] if it does not overflow, as in every array, and modulo 2⁶⁴
+    /// otherwise.
     #[inline]
     pub fn numel(&self) -> usize {
         self.shape.iter().fold(1, |all, &size| all.wrapping_mul(size))
     }
 
-    /// Whether every element is among the first `elements` of the storage, and `usize` counts them;
-    /// an empty view has none.
+    /// Returns whether every element is among the first `elements` of the storage, and their number fits `usize`. An
+    /// empty view always fits.
     pub fn fits(&self, elements: usize) -> bool {
         match count(&self.shape) {
             None => false,
@@ -101,8 +101,8 @@ impl Layout {
         }
     }
 
-    /// The offsets of the first element in memory and of the end of the last one, of a view of an array;
-    /// equal if the view is empty.
+    /// Returns the offsets of the first element in memory and of the end of the last one, for a view of an array. They
+    /// are equal if the view is empty.
     pub fn range(&self) -> (usize, usize) {
         if self.numel() == 0 {
             return (0, 0);
@@ -111,11 +111,11 @@ impl Layout {
         (first as usize, last as usize + 1)
     }
 
-    /// The least and the greatest offset of an element.
+    /// Returns the least and the greatest offset of an element.
     fn reach(&self) -> (i128, i128) {
         let (mut first, mut last) = (self.offset as i128, self.offset as i128);
         for (&size, &stride) in self.shape.iter().zip(&self.strides) {
-            // Neither factor has more than 64 bits; sums of such products may have more than 128.
+            // Neither factor has more than 64 bits, but sums of such products may have more than 128.
             let reach = (size as i128 - 1) * stride as i128;
             first = first.saturating_add(reach.min(0));
             last = last.saturating_add(reach.max(0));
@@ -123,7 +123,7 @@ impl Layout {
         (first, last)
     }
 
-    /// Whether elements are in row-major order without gaps (sizes of one may have any stride).
+    /// Returns whether elements are in row-major order without gaps. Axes of size one may have any stride.
     #[inline]
     pub fn is_contiguous(&self) -> bool {
         let mut step = 1;
@@ -131,16 +131,16 @@ impl Layout {
             if size != 1 && stride != step {
                 return size == 0 || self.numel() == 0;
             }
-            // It wraps only for shapes without elements, whose strides do not matter.
+            // The product wraps only for shapes without elements, for which strides do not matter.
             step = step.wrapping_mul(size as isize);
         }
         true
     }
 
-    /// The layout of the same storage seen with more dimensions or repeated ones, by NumPy's rules.
+    /// Broadcasts the layout to `shape` by NumPy's rules.
     ///
     /// # Errors
-    /// [`Code::Shape`] when `shape` is no broadcast of this one.
+    /// [`Code::Shape`] when this shape does not broadcast to `shape`.
     pub fn broadcast_to(&self, shape: &[usize]) -> Result<Self> {
         let refuse = || Error::new(Code::Shape, format!("shape {:?} does not broadcast to {shape:?}", self.shape()));
         let extra = shape.len().checked_sub(self.rank()).ok_or_else(refuse)?;
@@ -155,7 +155,7 @@ impl Layout {
         Ok(Self { shape: shape.into(), strides, offset: self.offset })
     }
 
-    /// The dimensions in the order of `axes`, which is a permutation.
+    /// Permutes the dimensions to the order of `axes`, which is a permutation.
     pub fn permute(&self, axes: &[usize]) -> Self {
         Self {
             shape: axes.iter().map(|&axis| self.shape[axis]).collect(),
@@ -164,28 +164,28 @@ impl Layout {
         }
     }
 
-    /// `size` elements along `axis` from `start`, `step` apart (`step` may be negative).
+    /// Slices `axis`: `size` elements from `start`, `step` apart. `step` may be negative.
     pub fn slice(&self, axis: usize, start: usize, size: usize, step: isize) -> Self {
         let mut out = self.clone();
-        // An empty view is not moved: its position may be outside the storage.
+        // The offset of an empty view stays, since it might move outside the storage.
         if size > 0 && !self.shape.contains(&0) {
             let moved = (start as isize).saturating_mul(self.strides[axis]);
             out.offset = out.offset.saturating_add_signed(moved);
         }
         out.shape[axis] = size;
-        // Without a second element, any stride is valid, and a huge step would overflow.
+        // Without a second element any stride is valid, and a huge step would overflow.
         if size > 1 {
             out.strides[axis] = out.strides[axis].saturating_mul(step);
         }
         out
     }
 
-    /// `sizes` elements along each axis from `starts`, `steps` apart.
+    /// Slices each axis: `sizes` elements from `starts`, `steps` apart.
     pub fn slice_all(&self, starts: &[usize], sizes: &[usize], steps: &[isize]) -> Self {
         (0..self.rank()).fold(self.clone(), |layout, axis| layout.slice(axis, starts[axis], sizes[axis], steps[axis]))
     }
 
-    /// The same elements in row-major order under another shape, if no copy is needed for that.
+    /// Returns the same elements in row-major order under another shape, if that needs no copy.
     pub fn reshape(&self, shape: &[usize]) -> Option<Self> {
         if self.numel() == 0 {
             return Some(Self { offset: self.offset, ..Self::contiguous(shape) });
@@ -223,7 +223,7 @@ impl Layout {
         Some(Self { shape: shape.into(), strides, offset: self.offset })
     }
 
-    /// The positions of all elements in row-major order.
+    /// Returns the positions of all elements in row-major order.
     pub fn offsets(&self) -> Offsets<'_> {
         Offsets {
             layout: self,
@@ -267,7 +267,7 @@ impl Iterator for Offsets<'_> {
 
 impl ExactSizeIterator for Offsets<'_> {}
 
-/// Strides of a row-major array without gaps.
+/// Returns the strides of a row-major array without gaps.
 #[inline]
 pub fn contiguous_strides(shape: &[usize]) -> Strides {
     let mut strides = match shape.len() {
@@ -275,13 +275,13 @@ pub fn contiguous_strides(shape: &[usize]) -> Strides {
         rank => Strides::from_elem(1, rank),
     };
     for axis in (1..shape.len()).rev() {
-        // Strides that overflow belong to a shape that no array has, or to one without elements.
+        // Strides overflow only for a shape that no array has, or one without elements.
         strides[axis - 1] = strides[axis].saturating_mul(shape[axis].max(1) as isize);
     }
     strides
 }
 
-/// Number of elements of a shape, unless it is above `usize::MAX`.
+/// Returns the number of elements of a shape, unless it exceeds `usize::MAX`.
 ///
 /// ```
 /// use ms_core::tensor::count;
@@ -300,7 +300,7 @@ pub fn count(shape: &[usize]) -> Option<usize> {
     }
 }
 
-/// The shape of an elementwise op on two shapes, by NumPy's rules.
+/// Returns the shape of an elementwise op on two shapes, by NumPy's rules.
 ///
 /// ```
 /// use ms_core::tensor::broadcast_shapes;
@@ -315,7 +315,7 @@ pub fn broadcast_shapes(a: &[usize], b: &[usize]) -> Result<Shape> {
     broadcast_sizes(a, b)
 }
 
-/// [`broadcast_shapes`] of sizes of any kind.
+/// Broadcasts sizes of any kind like [`broadcast_shapes`].
 ///
 /// ```
 /// use ms_core::tensor::{Dim, broadcast_sizes};
@@ -325,7 +325,7 @@ pub fn broadcast_shapes(a: &[usize], b: &[usize]) -> Result<Shape> {
 /// ```
 ///
 /// # Errors
-/// As [`broadcast_shapes`].
+/// See [`broadcast_shapes`].
 pub fn broadcast_sizes<S>(a: &[S], b: &[S]) -> Result<SmallVec<[S; 4]>>
 where
     S: Copy + PartialEq + PartialEq<usize> + Debug,

@@ -1,4 +1,4 @@
-//! Constant data that is compared and hashed by content.
+//! Defines constant data that is compared and hashed by content.
 
 use super::array::Array;
 use super::dtype::DType;
@@ -16,10 +16,10 @@ pub struct Literal {
 }
 
 impl Literal {
-    /// The content of `array`.
+    /// Copies the content of `array`.
     ///
     /// # Errors
-    /// As [`Array::on_host`].
+    /// See [`Array::on_host`].
     pub fn from_array(array: &Array) -> Result<Self> {
         Ok(Self { dtype: array.dtype(), shape: array.shape_owned(), bytes: array.on_host()?.to_bytes().into() })
     }
@@ -67,7 +67,7 @@ impl Literal {
         &self.bytes
     }
 
-    /// The value of every element, if they all have the same bit pattern (and there is one).
+    /// Returns the value of every element, if there is one and all have the same bit pattern.
     pub fn splat(&self) -> Option<Scalar> {
         let size = self.dtype.size();
         let first = self.bytes.get(..size)?;

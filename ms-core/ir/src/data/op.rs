@@ -1,4 +1,4 @@
-//! The identity of an op in a call: its stable number and its attributes.
+//! Defines the identity of an op in a call: its stable number and its attributes.
 
 use super::dim::{Dim, Dims};
 use super::dtype::DType;
@@ -9,7 +9,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
-/// The identity of a primitive. Behaviour lives with its definition in `ops`.
+/// The identity of a primitive. Its definition in `ops` has the behaviour.
 #[derive(Debug)]
 pub struct OpInfo {
     /// The stable number, part of stored keys; never reused. For custom ops see [`Op::FIRST_CUSTOM`].
@@ -58,8 +58,8 @@ impl AttrInfo {
     }
 }
 
-/// The range of the integers of an attribute: of the number itself, or of each in a list. Numbers that symbols
-/// determine are checked when they are known.
+/// The range of the integers of an attribute: of the number itself, or of each in a list. Symbolic numbers are checked
+/// when they are known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AttrRange {
     /// The minimum.
@@ -72,10 +72,10 @@ impl AttrRange {
     /// All integers.
     pub const ANY: Self = Self { low: i64::MIN, high: i64::MAX };
 
-    /// The maximum of what is multiplied with another number: an element of a window, a distance, a count of operands.
+    /// The maximum of an attribute that is used as a factor: a window size, a distance, a count of operands.
     pub const FACTOR: i64 = i32::MAX as i64;
 
-    /// From `low` to `high`, both included.
+    /// Creates the range from `low` to `high`, both included.
     pub const fn new(low: i64, high: i64) -> Self {
         Self { low, high }
     }
@@ -108,13 +108,13 @@ pub enum AttrKind {
     Number,
     /// [`Attr::Int`] or [`Attr::Size`], a dimension of the operands or results.
     Size,
-    /// [`Attr::Int`] or [`Attr::Size`], a number that is no dimension of a result: the op depends on it.
+    /// [`Attr::Int`] or [`Attr::Size`]: a number on which the op depends, but which is not a dimension of a result.
     Extent,
     /// [`Attr::Ints`].
     Ints,
     /// [`Attr::Ints`] or [`Attr::Sizes`], the dimensions of a result.
     Sizes,
-    /// [`Attr::Ints`] or [`Attr::Sizes`], such as the starts of a slice: the op depends on them.
+    /// [`Attr::Ints`] or [`Attr::Sizes`], such as the starts of a slice: numbers on which the op depends.
     Extents,
     /// [`Attr::DType`].
     DType,
@@ -125,7 +125,7 @@ pub enum AttrKind {
 }
 
 impl AttrKind {
-    /// Whether a value is of this kind.
+    /// Returns whether a value is of this kind.
     pub fn admits(self, attr: &Attr) -> bool {
         match attr {
             Attr::Bool(_) => self == Self::Bool,
@@ -162,11 +162,11 @@ impl Op {
 static CUSTOM_SOURCES: OnceLock<Vec<u64>> = OnceLock::new();
 
 impl Op {
-    /// The first number of custom ops, which programs define. Their numbers are valid in one process: what is stored
-    /// has this one, the name, and [the hash of the source](Self::custom_source).
+    /// The first number of custom ops, which programs define. Their numbers are valid in one process only. The stored
+    /// form consists of this number, the name, and [the hash of the source](Self::custom_source).
     pub const FIRST_CUSTOM: u16 = 1 << 15;
 
-    /// For a custom op, a hash of the source of its declaration.
+    /// Returns a hash of the source of a custom op's declaration.
     pub fn custom_source(self) -> Option<u64> {
         let at = self.number().checked_sub(Self::FIRST_CUSTOM)?;
         CUSTOM_SOURCES.get()?.get(usize::from(at)).copied()
@@ -199,7 +199,7 @@ impl fmt::Debug for Op {
     }
 }
 
-/// One attribute of a node: a host value that is part of the program.
+/// An attribute of a node: a host value that is part of the program.
 #[derive(Clone, Debug)]
 pub enum Attr {
     /// A flag.
@@ -210,9 +210,9 @@ pub enum Attr {
     Float(f64),
     /// A list of integers: axes, sizes, permutations.
     Ints(SmallVec<[i64; 4]>),
-    /// A size that symbols determine; one that is known is an [`Attr::Int`].
+    /// A symbolic size. A known one is an [`Attr::Int`].
     Size(Dim),
-    /// Sizes of which symbols determine some; if all are known, they are [`Attr::Ints`].
+    /// Sizes of which some are symbolic. If all are known, they are [`Attr::Ints`].
     Sizes(Dims),
     /// A dtype.
     DType(DType),
@@ -265,7 +265,7 @@ pub struct Attrs(SmallVec<[Attr; 2]>);
 impl Clone for Attrs {
     #[inline]
     fn clone(&self) -> Self {
-        // Most ops have none, and cloning a small vector takes a loop.
+        // Most ops have no attributes, and cloning a small vector takes a loop.
         if self.0.is_empty() { Self::default() } else { Self(self.0.clone()) }
     }
 }
@@ -277,7 +277,7 @@ impl Attrs {
         Self::default()
     }
 
-    /// Whether any is a symbolic size, so that the op has no value yet.
+    /// Returns whether any attribute is a symbolic size, so that the op has no value yet.
     pub fn is_symbolic(&self) -> bool {
         self.0.iter().any(|attr| match attr {
             Attr::Size(it) => it.is_symbolic(),
@@ -286,19 +286,19 @@ impl Attrs {
         })
     }
 
-    /// Attributes in their order.
+    /// Creates attributes in this order.
     pub fn new(attrs: impl IntoIterator<Item = Attr>) -> Self {
         Self(attrs.into_iter().collect())
     }
 
-    /// All of them.
+    /// Returns all attributes.
     #[inline]
     pub fn as_slice(&self) -> &[Attr] {
         &self.0
     }
 }
 
-/// A size as an attribute: one above `i64::MAX` remains too large for any memory.
+/// Converts a size to an attribute. A size above `i64::MAX` remains too large for any memory.
 fn size_as_i64(size: usize) -> i64 {
     i64::try_from(size).unwrap_or(i64::MAX)
 }

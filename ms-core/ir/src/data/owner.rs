@@ -1,4 +1,4 @@
-//! The owner of a block of memory, and forms of its bytes that backends keep while a slot holds the block.
+//! Tracks the owner of a block of memory, and the packed forms of its bytes that backends cache while a slot holds it.
 
 use crate::error::Result;
 use std::any::Any;
@@ -7,14 +7,14 @@ use std::ptr::{null_mut, without_provenance_mut};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Who frees a block of memory, and who may write it.
+/// The ownership of a block of memory: who frees it and who may write it.
 ///
-/// Nobody writes a block that a slot holds: a write of the slot replaces the block, or takes it out of the slot
-/// first. Until then, backends may keep forms of its bytes, such as packed operands of products. One word says all
-/// of this, as most blocks have no forms.
+/// A block that a slot holds is never written: a write of the slot replaces the block, or takes it out of the slot
+/// first. Until then, backends may cache forms of its bytes, such as packed operands of products. One word encodes all
+/// of this, because most blocks have no forms.
 pub(super) struct Owner(AtomicPtr<Mutex<Forms>>);
 
-/// The forms of the bytes of a block.
+/// The cached forms of the bytes of a block.
 struct Forms {
     /// Whether a slot holds the block.
     held: bool,
@@ -27,23 +27,23 @@ impl Forms {
     }
 }
 
-/// Maximum number of forms of a block.
+/// The maximum number of forms of a block.
 const MOST: usize = 8;
 
 /// The block is freed with its value.
 const OWNED: usize = 0;
 
-/// Somebody else frees it, and may write it.
+/// The block is borrowed: its owner frees it and may write it.
 const BORROWED: usize = 1;
 
-/// A slot holds it, and no form was asked for yet.
+/// A slot holds the block, and no form has been requested.
 const HELD: usize = 2;
 
-/// The number of times that a form is asked for in vain: blocks of slots that are written at every step are asked
-/// for few forms in between, and making one takes longer than using it.
+/// The number of requests for a form that fail before one is cached. Blocks of slots that are written at every step
+/// have few requests in between, and packing takes longer than using the result.
 const VAIN: usize = 3;
 
-/// Other words are the addresses of [`Forms`], which are aligned.
+/// Larger words are the addresses of [`Forms`], which are aligned.
 const LAST: usize = HELD + VAIN;
 const _: () = assert!(align_of::<Mutex<Forms>>() > LAST);
 
@@ -61,13 +61,13 @@ impl Owner {
         self.0.load(Ordering::Relaxed).addr() == BORROWED
     }
 
-    /// Whether a slot holds the block, as far as is known without waiting.
+    /// Returns whether a slot holds the block, as far as is known without waiting.
     #[inline]
     pub fn may_be_held(&self) -> bool {
         self.0.load(Ordering::Relaxed).addr() >= HELD
     }
 
-    /// A slot holds the block from now on.
+    /// Records that a slot holds the block from now on.
     #[inline]
     pub fn hold(&self) {
         let held = without_provenance_mut(HELD);
@@ -78,7 +78,7 @@ impl Owner {
         }
     }
 
-    /// A slot that held the block does not any more: its forms are dropped.
+    /// Records that the slot no longer holds the block, and drops its forms.
     #[inline]
     pub fn release(&self) {
         let mut word = self.0.load(Ordering::Acquire);
@@ -96,11 +96,12 @@ impl Owner {
         }
     }
 
-    /// The form of this type that fits, which `make` makes if there is none; `None` if no slot holds the block, it was
-    /// asked for few forms, or it has many. At most one form of a block is made at a time.
+    /// Returns the form of this type that `fits` accepts, or creates it by `make`. Returns `None` if no slot holds the
+    /// block, few forms have been requested, or it has the maximum number of forms. At most one form of a block is
+    /// created at a time.
     ///
     /// # Errors
-    /// Those of `make`.
+    /// The errors of `make`.
     pub fn form<F: Any + Send + Sync>(
         &self,
         fits: impl Fn(&F) -> bool,
@@ -120,17 +121,17 @@ impl Owner {
         Ok(Some(form))
     }
 
-    /// The form of this type that fits, if it is kept.
+    /// Returns the form of this type that `fits` accepts, if it is cached.
     pub fn known_form<F: Any + Send + Sync>(&self, fits: impl Fn(&F) -> bool) -> Option<Arc<F>> {
         self.locked(self.0.load(Ordering::Acquire))?.find(fits)
     }
 
-    /// The number of forms that are kept.
+    /// Returns the number of cached forms.
     pub fn forms(&self) -> usize {
         self.locked(self.0.load(Ordering::Acquire)).map_or(0, |it| it.kept.len())
     }
 
-    /// The table of forms; `None` if no slot holds the block, or it was asked for few.
+    /// Returns the table of forms; `None` if no slot holds the block, or few forms have been requested.
     fn table(&self) -> Option<&Mutex<Forms>> {
         let mut word = self.0.load(Ordering::Acquire);
         loop {
@@ -138,7 +139,8 @@ impl Owner {
                 OWNED | BORROWED => return None,
                 LAST => Box::into_raw(Box::new(Mutex::new(Forms { held: true, kept: Vec::new() }))),
                 count @ HELD..LAST => without_provenance_mut(count + 1),
-                // SAFETY: the table lives as long as this value, of which there is a reference.
+                // SAFETY: other words are addresses of tables, and a table lives as long as `self`, which is borrowed
+                // here.
                 _ => return Some(unsafe { &*word }),
             };
             let made = word.addr() == LAST;
@@ -147,7 +149,7 @@ impl Owner {
                 Ok(_) => word = next,
                 Err(other) => {
                     if made {
-                        // SAFETY: made above, and nobody else has it.
+                        // SAFETY: `Box::into_raw` above returned `next`, and the failed exchange did not publish it.
                         drop(unsafe { Box::from_raw(next) });
                     }
                     word = other;
@@ -156,9 +158,10 @@ impl Owner {
         }
     }
 
-    /// The locked table at an address that was read from the word, if it is one.
+    /// Locks the table at an address that was read from the word, if it is one.
     fn locked(&self, word: *mut Mutex<Forms>) -> Option<MutexGuard<'_, Forms>> {
-        // SAFETY: a table lives as long as this value.
+        // SAFETY: words above `LAST` are addresses of tables, and a table lives as long as `self`, which is borrowed
+        // here.
         (word.addr() > LAST).then(|| lock(unsafe { &*word }))
     }
 
@@ -169,7 +172,8 @@ impl Owner {
             *self.0.get_mut() = null_mut();
         }
         if word.addr() > LAST {
-            // SAFETY: made in `table`, and nobody else has a reference to this value.
+            // SAFETY: `Box::into_raw` in `table` returned this address, and `&mut self` excludes other references to
+            // the table.
             drop(unsafe { Box::from_raw(word) });
         }
     }

@@ -1,4 +1,4 @@
-//! Printing as NumPy does it: nested brackets, aligned columns, long axes summarised.
+//! Prints tensors as NumPy does: nested brackets, aligned columns, long axes summarised.
 
 use super::array::Array;
 use super::dtype::{DType, Kind};
@@ -38,10 +38,10 @@ impl fmt::Display for Array {
     }
 }
 
-/// The indices that are printed along one axis.
+/// The indices along one axis that are printed.
 struct Shown {
     indices: Vec<usize>,
-    /// Whether a gap follows the first [`EDGE`] of them.
+    /// Whether a gap follows the first [`EDGE`] indices.
     gap: bool,
 }
 
@@ -57,7 +57,7 @@ fn shown(array: &Array) -> Vec<Shown> {
     array.shape().iter().map(axis).collect()
 }
 
-/// The positions of the printed elements, in row-major order.
+/// Returns the positions of the printed elements, in row-major order.
 fn places(array: &Array, shown: &[Shown]) -> Vec<usize> {
     let mut places = vec![array.layout().offset() as isize];
     for (axis, stride) in shown.iter().zip(array.layout().strides()) {
@@ -73,7 +73,7 @@ struct Printer<'a> {
 }
 
 impl Printer<'_> {
-    /// Prints one axis. The depth of recursion is the rank, which is small.
+    /// Prints one axis. The recursion depth is the rank, which is small.
     fn axis(&mut self, axis: usize) {
         let Shown { indices, gap } = &self.shown[axis];
         let (last, rank) = (axis + 1 == self.shown.len(), self.shown.len());
@@ -114,7 +114,7 @@ impl Printer<'_> {
     }
 }
 
-/// The text of a zero-dimensional tensor.
+/// Formats a zero-dimensional tensor.
 fn alone(value: Scalar, dtype: DType) -> String {
     match value {
         Scalar::Float(it) if it.is_finite() && it != 0.0 && !(1e-4..1e16).contains(&it.abs()) => {
@@ -129,7 +129,7 @@ fn alone(value: Scalar, dtype: DType) -> String {
     }
 }
 
-/// The texts of elements, all of one width.
+/// Formats elements to one width.
 fn column(values: &[Scalar], dtype: DType) -> Vec<String> {
     match dtype.kind() {
         Kind::Float => float_column(values, dtype),
@@ -145,7 +145,7 @@ fn align(texts: Vec<String>) -> Vec<String> {
     texts.into_iter().map(|text| format!("{text:>width$}")).collect()
 }
 
-/// NumPy's choice between positional and scientific form, and its alignment at the point.
+/// Chooses between positional and scientific form, and aligns at the point, like NumPy.
 fn float_column(values: &[Scalar], dtype: DType) -> Vec<String> {
     let values: Vec<f64> = values.iter().map(|it| it.as_f64()).collect();
     let finite = || values.iter().copied().filter(|it| it.is_finite());
@@ -173,13 +173,13 @@ fn special(value: f64) -> String {
     if value.is_nan() { "nan".into() } else { value.to_string() }
 }
 
-/// Digits between the point and the end or the exponent.
+/// Returns the digits between the point and the end or the exponent.
 fn fraction_digits(text: &str) -> usize {
     let mantissa = text.split('e').next().unwrap_or(text);
     mantissa.split_once('.').map_or(0, |(_, fraction)| fraction.len())
 }
 
-/// The fewest digits that name the value in its dtype, without an exponent.
+/// Formats the fewest digits that identify the value in its dtype, without an exponent.
 fn shortest(value: f64, dtype: DType) -> String {
     match dtype {
         DType::F64 => value.to_string(),
@@ -196,7 +196,7 @@ fn shortest_exponent(value: f64, dtype: DType) -> String {
     }
 }
 
-/// The fewest digits that round to the value in a 16-bit dtype.
+/// Formats the fewest digits that round to the value in a 16-bit dtype.
 fn narrow_shortest(value: f64, dtype: DType) -> String {
     let same = |text: &String| {
         let parsed = text.parse::<f64>().unwrap_or(f64::NAN);
@@ -210,7 +210,7 @@ fn narrow_shortest(value: f64, dtype: DType) -> String {
         .to_string()
 }
 
-/// At most [`PRECISION`] digits after the point, which is always there.
+/// Formats at most [`PRECISION`] digits after the point, which is always printed.
 fn rounded(value: f64, dtype: DType) -> String {
     let mut text = shortest(value, dtype);
     if fraction_digits(&text) > PRECISION {
@@ -223,7 +223,7 @@ fn rounded(value: f64, dtype: DType) -> String {
     text
 }
 
-/// Mantissa and exponent with at most [`PRECISION`] digits after the point.
+/// Formats mantissa and exponent with at most [`PRECISION`] digits after the point.
 fn rounded_exponent(value: f64, dtype: DType) -> String {
     let text = shortest_exponent(value, dtype);
     if fraction_digits(&text) <= PRECISION {
@@ -234,7 +234,7 @@ fn rounded_exponent(value: f64, dtype: DType) -> String {
     format!("{}e{exponent}", mantissa.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// Rust's `1.5e-7` as `1.50e-07`, with `digits` after the point at least.
+/// Formats Rust's `1.5e-7` as `1.50e-07`, with at least `digits` after the point.
 fn scientific(text: &str, digits: usize) -> String {
     let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
     let zeros = "0".repeat(digits.saturating_sub(fraction_digits(mantissa)));

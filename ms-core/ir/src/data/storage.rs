@@ -1,4 +1,4 @@
-//! Memory shared by arrays.
+//! Defines the memory that arrays share.
 
 use super::device::use_device;
 use super::memory::stream::{sync_step, with_stream};
@@ -11,15 +11,15 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A block of memory of the host or of another device, freed when the last array that uses it is
-/// dropped, unless it is [borrowed](Storage::borrowed).
+/// A block of host or device memory, freed when the last array that uses it is dropped, unless it is
+/// [borrowed](Storage::borrowed).
 ///
-/// Several threads may read it at once. Writing goes through [`Storage::device_ptr`], whose callers
-/// hold the only reference or own the bytes they write.
+/// Several threads may read it at once. Writing goes through [`Storage::device_ptr`]. Its callers hold the only
+/// reference or own the bytes that they write.
 ///
-/// What a device does with a block is work of its streams, and a block in its memory holds the fences of the
-/// work that last accessed it. Work that reads it begins when it is written, work that writes or frees
-/// it when nothing else accesses it: on the device, while the host goes on. The host waits when it reads.
+/// Device accesses to a block are work of streams, and a block in device memory holds the fences of the work that last
+/// accessed it. Work that reads it begins when it is written. Work that writes or frees it begins when nothing else
+/// accesses it. Both wait on the device, while the host goes on; the host waits when it reads.
 #[derive(Debug)]
 pub struct Storage {
     ptr: NonNull<u8>,
@@ -28,14 +28,14 @@ pub struct Storage {
     owner: Owner,
 }
 
-/// Where a block is.
+/// The location of a block.
 #[derive(Debug)]
 enum Place {
     Host,
     Device(Box<OnDevice>),
 }
 
-/// What is known of a block in memory of a device.
+/// The state of a block in device memory.
 struct OnDevice {
     memory: &'static dyn Memory,
     fences: Mutex<Fences>,
@@ -53,26 +53,24 @@ impl fmt::Debug for OnDevice {
     }
 }
 
-// SAFETY: the block is plain memory owned by this value; shared access only reads, and
-// writers uphold the contract of `device_ptr`.
+// SAFETY: the block is plain memory owned by this value, and its contents are not tied to a thread.
 unsafe impl Send for Storage {}
-// SAFETY: as above.
+// SAFETY: shared access only reads, and writers uphold the contract of `device_ptr`: nothing else accesses their bytes.
 unsafe impl Sync for Storage {}
 
 impl Storage {
-    /// A block of at least `bytes` bytes of memory of the host, all zero.
+    /// Allocates a block of at least `bytes` bytes of host memory, all zero.
     ///
     /// # Errors
     /// [`Code::Memory`](crate::Code::Memory) when the system has none.
     pub fn zeroed(bytes: usize) -> Result<Self> {
         let storage = Self::uninit(bytes)?;
-        // SAFETY: the block has room for that many bytes.
+        // SAFETY: `uninit` returned a block of at least `bytes` bytes that nothing else uses.
         unsafe { storage.ptr.as_ptr().write_bytes(0, bytes) };
         Ok(storage)
     }
 
-    /// A block of memory of the host that is not initialised; the caller writes every element before
-    /// any is read.
+    /// Allocates an uninitialised block of host memory. The caller writes every element before any is read.
     ///
     /// # Errors
     /// [`Code::Memory`](crate::Code::Memory) when the system has none.
@@ -81,10 +79,10 @@ impl Storage {
         Ok(Self { ptr: host::allocate(bytes)?, bytes, place: Place::Host, owner: Owner::owned() })
     }
 
-    /// [`Storage::uninit`] in any memory.
+    /// Allocates a block like [`Storage::uninit`], in any memory.
     ///
     /// # Errors
-    /// As [`Storage::uninit`].
+    /// See [`Storage::uninit`].
     #[inline]
     pub fn uninit_in(space: MemorySpace, bytes: usize) -> Result<Self> {
         match space {
@@ -100,53 +98,52 @@ impl Storage {
         Ok(Self { ptr: memory.allocate(bytes)?, bytes, place, owner: Owner::owned() })
     }
 
-    /// A block of borrowed memory of the host.
+    /// Wraps a block of borrowed host memory.
     ///
     /// # Safety
-    /// The `bytes` bytes from `first` on are valid until this value and all that shares it are
-    /// dropped.
+    /// The `bytes` bytes from `first` on are valid until this value and everything that shares it are dropped.
     pub unsafe fn borrowed(first: NonNull<u8>, bytes: usize) -> Self {
         Self { ptr: first, bytes, place: Place::Host, owner: Owner::borrowed() }
     }
 
-    /// A copy of some of the bytes in memory of the host, after the work that writes them.
+    /// Copies some of the bytes to host memory, after the work that writes them.
     ///
     /// # Errors
-    /// [`Code::Memory`](crate::Code::Memory) when the system has no memory for them; those of the
-    /// device.
+    /// [`Code::Memory`](crate::Code::Memory) when the system has no memory for them; the errors of the device.
     ///
     /// # Panics
-    /// When they are outside the block.
+    /// Panics when the bytes are outside the block.
     pub(super) fn copied_to_host(&self, first: usize, bytes: usize) -> Result<Self> {
         assert!(first <= self.bytes && bytes <= self.bytes - first, "the bytes are inside the block");
         let copy = Self::uninit(bytes)?;
         let from = self.device_ptr().wrapping_add(first).cast_const();
-        // SAFETY: the new block has so many bytes, and nobody else has it.
+        // SAFETY: `uninit` returned a block of at least `bytes` bytes that nothing else uses.
         let to = unsafe { std::slice::from_raw_parts_mut(copy.ptr.as_ptr().cast::<MaybeUninit<u8>>(), bytes) };
         match &self.place {
-            // SAFETY: the bytes are inside the block, and the two do not overlap.
+            // SAFETY: `first + bytes <= self.bytes` by the assertion, and the new block of `bytes` bytes does not
+            // overlap this one.
             Place::Host => unsafe { from.copy_to_nonoverlapping(copy.device_ptr(), bytes) },
             Place::Device(at) => with_stream(at.memory, StreamKind::Copy, |stream| {
                 self.await_written(stream)?;
-                // SAFETY: the bytes are inside the block, which is written when the copy begins; shared storage is
-                // only read.
+                // SAFETY: the bytes are inside the block by the assertion. The stream awaits the work that writes them,
+                // and shared storage is only read.
                 unsafe { at.memory.copy_to_host(stream, from, to) }
             })?,
         }
         Ok(copy)
     }
 
-    /// A block of any memory that holds these bytes.
+    /// Allocates a block of any memory with these bytes.
     ///
     /// # Errors
-    /// [`Code::Memory`](crate::Code::Memory) when the device has none; those of the device.
+    /// [`Code::Memory`](crate::Code::Memory) when the device has none; the errors of the device.
     pub(super) fn from_host(space: MemorySpace, bytes: &[u8]) -> Result<Self> {
         let storage = Self::uninit_in(space, bytes.len())?;
         match space {
-            // SAFETY: the new block has room for the bytes.
+            // SAFETY: the new block has `bytes.len()` bytes that nothing else uses.
             MemorySpace::Host => unsafe { storage.device_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) },
             MemorySpace::Device(memory) => with_stream(memory, StreamKind::Copy, |stream| {
-                // SAFETY: as above, and no work uses it.
+                // SAFETY: the new block has `bytes.len()` bytes, and no other work uses it.
                 unsafe { memory.copy_from_host(stream, bytes, storage.device_ptr())? };
                 let fence = memory.fence(stream);
                 storage.written_by(fence);
@@ -156,18 +153,18 @@ impl Storage {
         Ok(storage)
     }
 
-    /// Usable bytes.
+    /// Returns the number of usable bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.bytes
     }
 
-    /// Whether there is no byte to use.
+    /// Returns whether there are no usable bytes.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
-    /// The memory that the block is in.
+    /// Returns the memory that contains the block.
     #[inline]
     pub fn space(&self) -> MemorySpace {
         match &self.place {
@@ -176,17 +173,17 @@ impl Storage {
         }
     }
 
-    /// Whether the block is in memory of the host.
+    /// Returns whether the block is in host memory.
     #[inline]
     pub fn is_host(&self) -> bool {
         matches!(self.place, Place::Host)
     }
 
-    /// Makes later work of a stream begin when the block is written: by the work that is recorded, or else by any of
-    /// the calling thread.
+    /// Makes later work of a stream begin when the block is written: by the recorded work, or else by any work of the
+    /// calling thread.
     ///
     /// # Errors
-    /// That of the work that writes it, if a wait has returned it: there is nothing to read.
+    /// The error of the work that writes it, if a wait has returned it: there is nothing to read.
     #[doc(hidden)]
     pub fn await_written(&self, stream: Stream) -> Result<()> {
         let Place::Device(at) = &self.place else { return Ok(()) };
@@ -208,7 +205,7 @@ impl Storage {
         }
     }
 
-    /// Records work that reads the block, and [awaited](Storage::await_written) it.
+    /// Records work that reads the block and has [awaited](Storage::await_written) it.
     #[doc(hidden)]
     pub fn used_by(&self, fence: Fence) {
         if let Place::Device(at) = &self.place {
@@ -216,7 +213,7 @@ impl Storage {
         }
     }
 
-    /// Records work that writes the block, and [awaited](Storage::await_unused) it if it is not fresh.
+    /// Records work that writes the block and has [awaited](Storage::await_unused) it if it is not fresh.
     #[doc(hidden)]
     pub fn written_by(&self, fence: Fence) {
         if let Place::Device(at) = &self.place {
@@ -224,7 +221,7 @@ impl Storage {
         }
     }
 
-    /// Whether the block is in memory of a device, and no work that writes it is recorded.
+    /// Returns whether the block is in device memory and has no recorded write.
     #[doc(hidden)]
     pub fn is_fresh(&self) -> bool {
         match &self.place {
@@ -233,37 +230,38 @@ impl Storage {
         }
     }
 
-    /// Whether the block is freed with this value, and not borrowed.
+    /// Returns whether the block is freed with this value, rather than borrowed.
     pub fn is_owned(&self) -> bool {
         !self.owner.is_borrowed()
     }
 
-    /// Whether a slot holds the block, so that [forms](Storage::form) of its bytes may be kept.
+    /// Returns whether a slot holds the block, so that [forms](Storage::form) of its bytes may be cached.
     #[inline]
     pub fn may_be_held(&self) -> bool {
         self.owner.may_be_held()
     }
 
-    /// A slot holds the block from now on: nobody writes it until the slot [releases](Storage::release) it.
+    /// Records that a slot holds the block from now on. It is not written until the slot [releases](Storage::release)
+    /// it.
     #[inline]
     #[doc(hidden)]
     pub fn hold(&self) {
         self.owner.hold();
     }
 
-    /// A slot that held the block does not any more.
+    /// Records that the slot no longer holds the block.
     #[inline]
     #[doc(hidden)]
     pub fn release(&self) {
         self.owner.release();
     }
 
-    /// A form of the block's bytes, for backends: the one of this type that `fits`, or else the result of `make`, which
-    /// is kept until the block is written, freed, or in no slot any more; `None` for a block that no slot holds, that
-    /// was asked for few forms so far, or that has many.
+    /// Returns a cached form of the block's bytes, for backends: the one of this type that `fits` accepts, or else the
+    /// result of `make`. A form is cached until the block is written, freed, or released by its slot. Returns `None`
+    /// for a block that no slot holds, that has had few requests so far, or that has many forms.
     ///
     /// # Errors
-    /// Those of `make`.
+    /// The errors of `make`.
     pub fn form<F: Any + Send + Sync>(
         &self,
         fits: impl Fn(&F) -> bool,
@@ -272,17 +270,18 @@ impl Storage {
         self.owner.form(fits, make)
     }
 
-    /// The [form](Storage::form) of this type that fits, if it is kept.
+    /// Returns the [form](Storage::form) of this type that `fits` accepts, if it is cached.
     pub fn known_form<F: Any + Send + Sync>(&self, fits: impl Fn(&F) -> bool) -> Option<Arc<F>> {
         self.owner.known_form(fits)
     }
 
-    /// The number of [forms](Storage::form) that are kept.
+    /// Returns the number of cached [forms](Storage::form).
     pub fn forms(&self) -> usize {
         self.owner.forms()
     }
 
-    /// Whether the block is freed with this value; then drops the forms of its bytes, as they may be written now.
+    /// Returns whether the block is freed with this value. If so, drops the forms of its bytes, since these may now be
+    /// written.
     #[inline]
     pub(super) fn is_writable(&mut self) -> bool {
         let owned = self.is_owned();
@@ -292,9 +291,9 @@ impl Storage {
         owned
     }
 
-    /// The address of the first byte on the device of the block, for backends: a pointer of the host
-    /// only if [the block is there](Storage::is_host). A writer ensures that nothing else reads or
-    /// writes the same bytes meanwhile.
+    /// Returns the address of the first byte on the block's device, for backends. It is a host pointer only if [the
+    /// block is on the host](Storage::is_host). A writer ensures that nothing else reads or writes the same bytes
+    /// meanwhile.
     #[inline]
     pub fn device_ptr(&self) -> *mut u8 {
         self.ptr.as_ptr()
@@ -305,7 +304,7 @@ impl Drop for Storage {
     fn drop(&mut self) {
         if self.is_owned() {
             match &self.place {
-                // SAFETY: allocated in `uninit` for as many bytes, and dropped once.
+                // SAFETY: `uninit` allocated the block for as many bytes, and `drop` runs once.
                 Place::Host => unsafe { host::release(self.ptr, self.bytes) },
                 Place::Device(at) => free_on(at, self.ptr, self.bytes),
             }
@@ -313,13 +312,13 @@ impl Drop for Storage {
     }
 }
 
-/// Frees a block of a device that is dropped.
+/// Frees a block of device memory.
 #[cold]
 fn free_on(at: &OnDevice, block: NonNull<u8>, bytes: usize) {
     with_stream(at.memory, StreamKind::Compute, |stream| {
         at.fences().await_unused(at.memory, stream);
-        // SAFETY: allocated in `uninit_on` for as many bytes, and dropped once; the stream awaits the work that is
-        // recorded, and other work with the block is of this stream.
+        // SAFETY: `uninit_on` allocated the block for as many bytes, and it is dropped once. The stream awaits the
+        // recorded work, and other work with the block is on this stream.
         unsafe { at.memory.free(stream, block, bytes) };
     });
 }

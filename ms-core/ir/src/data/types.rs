@@ -1,4 +1,4 @@
-//! Types of values: dtype and dimensions.
+//! Defines the types of values: dtype and dimensions.
 
 use super::dim::{Dim, Dims};
 use super::dtype::DType;
@@ -25,61 +25,61 @@ pub struct Type {
 impl Clone for Type {
     #[inline]
     fn clone(&self) -> Self {
-        // A copy of all at once; cloning a small vector copies one element at a time.
+        // Copies the whole array at once; cloning a small vector copies one element at a time.
         Self { dtype: self.dtype, dims: Dims::from_slice(&self.dims) }
     }
 }
 
 impl Type {
-    /// A type of constant dimensions.
+    /// Creates a type of constant dimensions.
     pub fn of(dtype: DType, shape: &[usize]) -> Self {
         Self { dtype, dims: shape.iter().map(|&size| Dim::new(size)).collect() }
     }
 
-    /// A type from its parts.
+    /// Creates a type from its parts.
     pub fn new(dtype: DType, dims: Dims) -> Self {
         Self { dtype, dims }
     }
 
-    /// The type of several values of this type along a new first axis.
+    /// Returns the type of several values of this type along a new first axis.
     pub fn stacked(&self, size: Dim) -> Self {
         Self { dtype: self.dtype, dims: std::iter::once(size).chain(self.dims.iter().copied()).collect() }
     }
 
-    /// Whether a value of type `other` is valid for this type: equal, unless this type leaves a
-    /// size open or one of them has symbols.
+    /// Returns whether a value of type `other` is valid for this type. The types must be equal, except where this type
+    /// leaves a size open or one of them has symbols.
     pub fn admits(&self, other: &Self) -> bool {
         let fits = |(mine, theirs): (&Dim, &Dim)| mine.may_equal(*theirs) || *mine == Dim::DYNAMIC;
         self.dtype == other.dtype && self.rank() == other.rank() && self.dims.iter().zip(&other.dims).all(fits)
     }
 
-    /// Number of dimensions.
+    /// The number of dimensions.
     pub fn rank(&self) -> usize {
         self.dims.len()
     }
 
-    /// Whether a dimension is an expression of symbols.
+    /// Returns whether a dimension is an expression of symbols.
     pub fn is_symbolic(&self) -> bool {
         self.dims.iter().any(|it| it.is_symbolic())
     }
 
-    /// Number of elements, which may be symbolic.
+    /// Returns the number of elements, which may be symbolic.
     pub fn elements(&self) -> Dim {
         self.dims.iter().copied().product()
     }
 
-    /// The constant shape, or `None` if a dimension is symbolic.
+    /// Returns the constant shape; `None` if a dimension is symbolic.
     pub fn shape(&self) -> Option<super::layout::Shape> {
         self.dims.iter().map(|dim| dim.as_const()).collect()
     }
 
-    /// Number of elements, when every dimension is a constant and the number is one of `usize`.
+    /// Returns the number of elements, if every dimension is constant and the number fits `usize`.
     pub fn numel(&self) -> Option<usize> {
         count(&self.shape()?)
     }
 
-    /// Whether an array of this type fits the address space, so that no number of elements or bytes
-    /// and no stride of it overflows. As in NumPy, sizes next to a zero count.
+    /// Checks that an array of this type fits the address space, so that no number of elements or bytes and no stride
+    /// overflows. As in NumPy, sizes next to a zero count.
     ///
     /// # Errors
     /// [`Code::Memory`] if it does not fit, [`Code::Shape`] for a negative size.

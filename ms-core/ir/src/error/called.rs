@@ -1,19 +1,19 @@
-//! The function of the library that the user called, which errors of the ops inside name first.
+//! Tracks the library function that the user called, which errors of ops inside it name first.
 
 use super::Error;
 use std::cell::Cell;
 
 thread_local! {
-    /// The outermost active function.
+    /// The outermost active library function.
     static CALLED: Cell<Option<&'static str>> = const { Cell::new(None) };
 }
 
-/// A function is active until this is dropped.
+/// A guard: the function is active until it is dropped.
 pub struct Called {
     outermost: bool,
 }
 
-/// Begins a function that is made of ops: their errors are its errors. Of functions that call each other, the
+/// Begins a function that consists of ops, so that their errors are its errors. If such functions call each other, the
 /// outermost is named.
 #[inline]
 pub fn called(name: &'static str) -> Called {
@@ -33,20 +33,20 @@ impl Drop for Called {
     }
 }
 
-/// The outermost active function, for ops that are recorded and fail later.
+/// Returns the outermost active function, for ops that are recorded and fail later.
 #[doc(hidden)]
 pub fn active_function() -> Option<&'static str> {
     CALLED.get()
 }
 
 impl Error {
-    /// Names the active function before the op.
+    /// Adds the active function before the op.
     #[doc(hidden)]
     pub fn in_called(self) -> Self {
         self.of_function(CALLED.get())
     }
 
-    /// Names the function of the library that applied the op, if there is one, before the op.
+    /// Adds the library function that applied the op, if there is one, before the op.
     #[doc(hidden)]
     pub fn of_function(mut self, name: Option<&str>) -> Self {
         let Some(name) = name else { return self };

@@ -1,16 +1,15 @@
-//! The active calls of cells and compiled functions on this thread.
+//! Tracks the active calls of cells and compiled functions on this thread.
 
 use super::{Code, Error, raise};
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
 use std::rc::Rc;
 
-/// The amount of stack that calls may take before they count as infinite recursion: half of a
-/// thread's default.
+/// The size of the stack above which calls count as infinite recursion: half of a thread's default.
 const STACK_BYTES: usize = 1 << 20;
 
-/// A crate of the library, by the path of its `lib.rs`, as `file!()` returns it there. Lines of these crates are not the
-/// user's.
+/// A crate of the library, by the path of its `lib.rs`, as `file!()` returns it there. Lines of these crates
+/// are not the user's.
 pub enum LibrarySource {
     /// A crate of the compiler.
     Compiler(&'static str),
@@ -28,18 +27,18 @@ struct Frame {
     location: &'static Location<'static>,
 }
 
-/// Writes a call: the name, the path of the cell, and the line that called it.
+/// Formats a call: the name, the path of the cell, and the source location of the caller.
 fn text(name: &str, path: Option<&str>, location: &Location<'_>) -> String {
     let called = match path {
         Some(path) => format!("`{path}` (`{name}`)"),
         None => format!("`{name}`"),
     };
-    // The caller of a call through `dyn Fn` is a line of the standard library, and through `dyn Layer` one of the compiler.
+    // A call through `dyn Fn` is located in the standard library, and one through `dyn Layer` in the compiler.
     let is_dynamic = location.file().starts_with("/rustc/") || is_compiler(location);
     if is_dynamic { called } else { format!("{called} at {location}") }
 }
 
-/// The active calls of a thread, outermost first, for errors that come after them: see
+/// The active calls of a thread, outermost first, for errors that occur after them: see
 /// [`Error::in_those_calls`](super::Error::in_those_calls).
 #[derive(Clone, Debug)]
 pub struct ActiveCalls(Vec<Call>);
@@ -48,19 +47,19 @@ pub struct ActiveCalls(Vec<Call>);
 type Call = (&'static str, Option<Box<str>>, &'static Location<'static>);
 
 impl ActiveCalls {
-    /// Those of the calling thread.
+    /// Returns the active calls of the calling thread.
     pub fn current() -> Self {
         calls(|frames| {
             Self(frames.iter().map(|it| (it.name, it.path.as_deref().map(Box::from), it.location)).collect())
         })
     }
 
-    /// Their texts, innermost first.
+    /// Formats the calls, innermost first.
     pub(super) fn texts(&self) -> Vec<String> {
         self.0.iter().rev().map(|(name, path, location)| text(name, path.as_deref(), location)).collect()
     }
 
-    /// The innermost line that is not the library's.
+    /// Returns the innermost source location outside the library.
     pub fn user_line(&self) -> Option<&'static Location<'static>> {
         self.0.iter().rev().map(|it| it.2).find(|it| !is_library(it))
     }
@@ -72,11 +71,11 @@ thread_local! {
     static BOTTOM: Cell<usize> = const { Cell::new(0) };
 }
 
-/// An active call, until this is dropped.
+/// A guard for an active call.
 struct Active;
 
 impl Active {
-    /// Raises [`Code::Recursion`] for infinite recursion.
+    /// Begins a call. Raises [`Code::Recursion`] for infinite recursion.
     fn begin(name: &'static str, path: Option<Rc<str>>, location: &'static Location<'static>) -> Self {
         let here = stack_address();
         let depth = CALLS.with(|it| it.borrow().len());
@@ -106,7 +105,7 @@ fn endless(name: &str, depth: usize, location: &'static Location<'static>) -> ! 
     );
 }
 
-/// Runs `f` as the call of a named function, or of a cell at this path, for the errors inside.
+/// Runs `f` as the call of a named function, or of a cell at this path, so that errors inside name it.
 ///
 /// Raises [`Code::Recursion`] for infinite recursion.
 pub fn in_call<R>(
@@ -119,9 +118,9 @@ pub fn in_call<R>(
     f()
 }
 
-/// The approximate stack address of the caller.
+/// Returns the approximate stack address of the caller.
 ///
-/// AddressSanitizer keeps the locals of instrumented functions outside of the stack.
+/// AddressSanitizer may store the locals of instrumented functions outside of the stack.
 #[cfg_attr(ms_sanitize, sanitize(address = "off"), inline(never))]
 #[cfg_attr(not(ms_sanitize), inline(always))]
 pub fn stack_address() -> usize {
@@ -134,21 +133,21 @@ fn calls<R>(f: impl FnOnce(&[Frame]) -> R) -> R {
     CALLS.with(|it| f(&it.borrow()))
 }
 
-/// Whether the line is the library's own.
+/// Returns whether the location is in the library.
 pub(super) fn is_library(location: &Location<'_>) -> bool {
     inventory::iter::<LibrarySource>.into_iter().any(|it| match it {
         LibrarySource::Compiler(root) | LibrarySource::Facade(root) => lies_beside(location, root),
     })
 }
 
-/// Whether the line is one of the compiler.
+/// Returns whether the location is in a crate of the compiler.
 fn is_compiler(location: &Location<'_>) -> bool {
     inventory::iter::<LibrarySource>
         .into_iter()
         .any(|it| matches!(it, LibrarySource::Compiler(root) if lies_beside(location, root)))
 }
 
-/// Whether the line is in the folder of the `lib.rs` at `root`.
+/// Returns whether the location is in the directory of the `lib.rs` at `root`.
 fn lies_beside(location: &Location<'_>, root: &str) -> bool {
     root.strip_suffix("lib.rs").is_some_and(|it| location.file().starts_with(it))
 }

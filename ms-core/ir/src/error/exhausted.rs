@@ -1,4 +1,4 @@
-//! Running out of memory inside an op, which is an error of that op.
+//! Attributes running out of memory inside an op to that op.
 
 use super::{Error, Result, raise};
 use std::any::Any;
@@ -13,10 +13,10 @@ thread_local! {
     static OPS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Runs an op: if memory runs out inside, see [`OrExhausted`], it is the op's error.
+/// Runs an op and reports running out of memory inside it (see [`OrExhausted`]) as its error.
 ///
 /// # Errors
-/// Those of `f`, and [`Code::Memory`](super::Code::Memory).
+/// The errors of `f`, and [`Code::Memory`](super::Code::Memory).
 pub fn in_op<R>(f: impl FnOnce() -> Result<R>) -> Result<R> {
     OPS.set(OPS.get() + 1);
     let result = catch_unwind(AssertUnwindSafe(f));
@@ -24,7 +24,7 @@ pub fn in_op<R>(f: impl FnOnce() -> Result<R>) -> Result<R> {
     result.unwrap_or_else(|payload| Err(exhausted(payload)))
 }
 
-/// The error of the payload; resumes unwinding with any other payload.
+/// Returns the error of the payload. Resumes unwinding with any other payload.
 fn exhausted(payload: Box<dyn Any + Send>) -> Error {
     match payload.downcast::<Exhausted>() {
         Ok(it) => it.0,
@@ -32,9 +32,9 @@ fn exhausted(payload: Box<dyn Any + Send>) -> Error {
     }
 }
 
-/// `Result` to value, if running out of memory is the only error.
+/// Unwraps a `Result` for which running out of memory is the only error.
 pub trait OrExhausted<T> {
-    /// The value. An error ends the active op, or is raised at the caller's line if there is none.
+    /// Returns the value. An error ends the active op, or is raised at the caller's location if there is none.
     fn or_exhausted(self) -> T;
 }
 

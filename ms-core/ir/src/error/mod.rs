@@ -1,4 +1,4 @@
-//! Errors as values: a code, the facts, and one place that prints them.
+//! Defines errors as values: a code, the facts, and one place that prints them.
 
 mod called;
 mod calls;
@@ -20,7 +20,7 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::panic::Location;
 
-/// The result of everything that can fail.
+/// The result of every fallible operation.
 ///
 /// ```
 /// use ms_core::{Result, Tensor, catch, tensor};
@@ -33,7 +33,7 @@ use std::panic::Location;
 /// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The stable number of an error; `docs/errors/MSxxx.md` explains each.
+/// The stable number of an error. `docs/errors/MSxxx.md` explains each.
 ///
 /// ```
 /// use ms_core::{Code, Tensor};
@@ -43,7 +43,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u16)]
 pub enum Code {
-    /// A variable has another type after a branch or an iteration on a tensor than before it.
+    /// A variable changes its type in a branch or an iteration on a tensor.
     TypeChange = 30,
     /// A host loop that only a tensor terminates.
     HostLoop = 31,
@@ -57,12 +57,11 @@ pub enum Code {
     Escaped = 40,
     /// A host value changes in a branch or loop on a tensor.
     HostChange = 41,
-    /// A function is compiled again and again for one argument.
+    /// A function is recompiled repeatedly for one argument.
     Specialisations = 60,
     /// A gradient that does not exist.
     NoGradient = 70,
-    /// A backward function writes a parameter where no order of backward functions determines its
-    /// value.
+    /// A backward function writes a parameter, and no order of backward functions determines its value.
     BackwardWrites = 71,
     /// Numbers that were read from a value under a gradient may flow back as constants.
     ReadNumbers = 72,
@@ -70,7 +69,7 @@ pub enum Code {
     CustomTangent = 73,
     /// A hook in compiled code.
     Hook = 74,
-    /// A gradient that is zeros because every way to the result leads through an op that is constant almost everywhere.
+    /// A gradient is zero because every path to the result contains an op that is constant almost everywhere.
     HiddenByStep = 75,
     /// Shapes that do not fit the op.
     Shape = 100,
@@ -112,7 +111,7 @@ pub enum Code {
     Assertion = 120,
     /// Arguments whose sizes do not match their declaration.
     Sizes = 130,
-    /// A function is compiled again and again for sizes that change.
+    /// A function is recompiled repeatedly for varying sizes.
     VaryingSizes = 131,
     /// Axes that `vmap` maps over have different sizes, or none is given.
     LaneCount = 140,
@@ -126,7 +125,7 @@ pub enum Code {
     Structure = 144,
     /// No overload of a function takes arguments of these kinds.
     NoOverload = 145,
-    /// A function of a custom op failed, or does not keep to its declaration.
+    /// A function of a custom op failed, or violates its declaration.
     CustomOp = 146,
     /// A matrix that is singular, not positive definite, or not finite.
     NoDecomposition = 147,
@@ -140,7 +139,7 @@ pub enum Code {
     Nesting = 156,
     /// A device that this machine or this program does not have.
     DeviceUnavailable = 160,
-    /// Operands that are on different devices.
+    /// Operands on different devices.
     Devices = 161,
 }
 
@@ -150,9 +149,9 @@ impl fmt::Display for Code {
     }
 }
 
-/// What went wrong, as data.
+/// An error as data.
 ///
-/// One pointer wide, so that `Result<Tensor>` stays small.
+/// An error is one pointer wide, so that `Result<Tensor>` stays small.
 ///
 /// ```
 /// use ms_core::{Code, Error};
@@ -170,28 +169,28 @@ pub struct Error(Box<Report>);
 pub struct Report {
     /// The stable number.
     pub code: Code,
-    /// One sentence without a full stop.
+    /// A sentence without a full stop.
     pub message: String,
     /// The op that failed.
     pub op: Option<String>,
     /// The operands as `f32[2, 3]`.
     pub operands: Vec<String>,
-    /// The user's line.
+    /// The user's source location.
     pub location: Option<&'static Location<'static>>,
-    /// The user's line as text, if nothing else is known: compiled code does not keep locations.
+    /// The user's source location as text, if only that is known: compiled code does not store locations.
     pub line: Option<String>,
-    /// The node of the traced graph that was compiled, until its line is known.
+    /// The failing node of the traced graph, until its source location is known.
     pub node: Option<u32>,
-    /// The values that a compiled run has no memory for, until their op is known.
+    /// The values for which a compiled run has no memory, until their op is known.
     pub missing: Option<Missing>,
-    /// The line in the library, if the user's line called library code that failed.
+    /// The location in the library, if the user called library code that failed.
     pub library: Option<&'static Location<'static>>,
-    /// The active cells and compiled functions, innermost first, each with the line that called it;
-    /// or the node of a graph.
+    /// The active cells and compiled functions, innermost first, each with the location of its caller, or the node of a
+    /// graph.
     pub within: Vec<String>,
-    /// The dimensions of arguments that its symbolic sizes refer to.
+    /// The dimensions of arguments to which the symbolic sizes in the message refer.
     pub sizes: Option<String>,
-    /// Whether `&mut` arguments of the call may be written in part.
+    /// Whether `&mut` arguments of the call may be partly overwritten.
     pub overwrites: bool,
     /// A suggestion.
     pub help: Option<String>,
@@ -217,7 +216,7 @@ pub enum Missing {
 }
 
 impl Error {
-    /// An error with a code and one sentence.
+    /// Creates an error with a code and one sentence.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self(Box::new(Report {
             code,
@@ -237,24 +236,24 @@ impl Error {
         }))
     }
 
-    /// The fields.
+    /// Returns the fields.
     pub fn report(&self) -> &Report {
         &self.0
     }
 
-    /// The stable number.
+    /// Returns the stable number.
     pub fn code(&self) -> Code {
         self.0.code
     }
 
-    /// Names the op, unless an inner one is named already.
+    /// Names the op, unless an inner one has been named.
     pub fn with_op(mut self, op: impl Into<String>) -> Self {
         self.0.op.get_or_insert_with(|| op.into());
         self
     }
 
-    /// Makes it the error of a composite op, of which an op of the body failed; its line and its operands are those
-    /// of the composite, which are unknown here.
+    /// Attributes the error to a composite op after an op of its body failed. Removes the inner op's location and
+    /// operands, since those of the composite are unknown here.
     pub fn of_composite(mut self, op: &str) -> Self {
         let report = &mut *self.0;
         if let Some(inner) = report.op.replace(op.to_owned()).filter(|it| it != op) {
@@ -266,7 +265,7 @@ impl Error {
         self
     }
 
-    /// Lists the operands, unless they are listed already.
+    /// Lists the operands, unless they are already listed.
     pub fn with_operands(mut self, operands: impl IntoIterator<Item = String>) -> Self {
         if self.0.operands.is_empty() {
             self.0.operands = operands.into_iter().collect();
@@ -274,13 +273,13 @@ impl Error {
         self
     }
 
-    /// Adds the user's line, unless a nearer one is known.
+    /// Adds the user's source location, unless a nearer one is known.
     pub fn at(mut self, location: &'static Location<'static>) -> Self {
         self.0.location.get_or_insert(location);
         self
     }
 
-    /// Sets the user's line as text, which takes precedence over any other.
+    /// Sets the user's source location as text, which takes precedence over any other.
     pub fn at_line(mut self, line: &str) -> Self {
         self.0.line = Some(line.to_owned());
         self
@@ -292,7 +291,7 @@ impl Error {
         self
     }
 
-    /// Sets the values that a compiled run has no memory for; of another error nothing.
+    /// Sets the values for which a compiled run has no memory. Has no effect on other errors.
     pub fn of_memory(mut self, missing: Missing) -> Self {
         if self.0.code == Code::Memory {
             self.0.missing.get_or_insert(missing);
@@ -300,13 +299,13 @@ impl Error {
         self
     }
 
-    /// Takes the values that a compiled run has no memory for.
+    /// Takes the values for which a compiled run has no memory.
     #[doc(hidden)]
     pub fn take_missing(&mut self) -> Option<Missing> {
         self.0.missing.take()
     }
 
-    /// Adds the user's line of the failing node, which `line` looks up.
+    /// Adds the source location of the failing node, which `line` looks up.
     pub fn located(mut self, line: impl FnOnce(u32) -> Option<&'static Location<'static>>) -> Self {
         match self.0.node.take().and_then(line) {
             Some(line) => self.at(line),
@@ -314,7 +313,7 @@ impl Error {
         }
     }
 
-    /// Names the location, unless a nearer one is known: a node of a graph.
+    /// Names the location, a node of a graph, unless a nearer one is known.
     pub fn within(mut self, place: impl Into<String>) -> Self {
         if self.0.within.is_empty() {
             self.0.within.push(place.into());
@@ -322,13 +321,13 @@ impl Error {
         self
     }
 
-    /// Names the active calls on this thread, unless they are named already. The user's line that
-    /// called the library comes before the line in the library.
+    /// Names the active calls on this thread, unless calls are already named. The user's location that called the
+    /// library precedes the location in the library.
     pub fn in_calls(self) -> Self {
         if self.0.within.is_empty() { self.in_those_calls(&ActiveCalls::current()) } else { self }
     }
 
-    /// [`Error::in_calls`] for calls that were active when a device was given what fails.
+    /// Names calls like [`Error::in_calls`], as they were active when the failing work was submitted to a device.
     pub fn in_those_calls(mut self, calls: &ActiveCalls) -> Self {
         if self.0.within.is_empty() {
             self.0.within = calls.texts();
@@ -342,7 +341,7 @@ impl Error {
         self
     }
 
-    /// Adds the dimensions of arguments that the symbols it mentions refer to.
+    /// Adds the dimensions of arguments to which the symbols in the message refer.
     pub fn with_sizes(mut self, symbols: impl IntoIterator<Item = (&'static str, String)>) -> Self {
         let spoken_of = symbols.into_iter().filter(|it| self.0.speaks_of(it.0));
         let sizes: Vec<String> = spoken_of.map(|(symbol, place)| format!("`{symbol}` is {place}")).collect();
@@ -352,7 +351,7 @@ impl Error {
         self
     }
 
-    /// Says that `&mut` arguments of the call may be written in part.
+    /// Notes that `&mut` arguments of the call may be partly overwritten.
     pub fn overwriting(mut self) -> Self {
         self.0.overwrites = true;
         self
@@ -370,7 +369,7 @@ impl Error {
         self
     }
 
-    /// One error for all errors of a trace; `errors` is not empty.
+    /// Combines all errors of a trace into one. `errors` is not empty.
     pub fn collected(mut errors: Vec<Error>) -> Self {
         if errors.len() == 1 {
             return errors.remove(0);
@@ -380,7 +379,7 @@ impl Error {
 }
 
 impl Report {
-    /// Whether it mentions the symbol.
+    /// Returns whether the message mentions the symbol.
     fn speaks_of(&self, symbol: &str) -> bool {
         let is_in = |text: &String| text.split(|it: char| !it.is_alphanumeric() && it != '_').any(|it| it == symbol);
         [&self.message].into_iter().chain(&self.operands).chain(&self.within).any(is_in)
@@ -395,12 +394,12 @@ impl fmt::Display for Error {
 }
 
 impl Error {
-    /// The text of a warning.
+    /// Formats the error as a warning.
     pub fn as_warning(&self) -> impl fmt::Display {
         fmt::from_fn(|f| self.write(f, "warning"))
     }
 
-    /// The code whose page explains it: of several errors, that of the first.
+    /// Returns the code whose page explains the error: for several errors, that of the first.
     fn explained(&self) -> Code {
         self.0.related.first().map_or(self.0.code, Error::explained)
     }
@@ -444,7 +443,8 @@ impl Error {
     }
 }
 
-/// What `unwrap`, a `main` that returns the error, and a panic print: the text, and where to read more.
+/// Formats the output of `unwrap`, of a `main` that returns the error, and of a panic: the text, and where to read
+/// more.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}\n   = for more information, run `ms explain {}`", self.explained())
@@ -465,11 +465,11 @@ thread_local! {
     static COLLECTORS: RefCell<Vec<Vec<Error>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The payload with which [`collecting`] is left early; the reason is recorded.
+/// The payload that leaves [`collecting`] early. The reason is already recorded.
 struct Abandoned;
 
-/// Ends the call with `error`: panics with its text at the caller's line, or inside
-/// [`collecting`] records it and leaves.
+/// Ends the call with `error`: panics with its text at the caller's location. Inside [`collecting`], records it and
+/// leaves instead.
 ///
 /// [`catch`] turns the panic back into the error.
 ///
@@ -495,19 +495,18 @@ pub fn raise(error: Error) -> ! {
     let text = format!("{error:?}");
     RAISED.with(|slot| *slot.borrow_mut() = Some(error));
     if CATCHING.get() > 0 {
-        // The error becomes a value: the panic hook should not report it.
+        // The error becomes a value, so the panic hook should not report it.
         std::panic::resume_unwind(Box::new(text));
     }
     panic!("{text}")
 }
 
-/// Leaves the innermost [`collecting`] without a panic message; the reason is recorded.
+/// Leaves the innermost [`collecting`] without a panic message. The reason is already recorded.
 pub fn abandon() -> ! {
     std::panic::resume_unwind(Box::new(Abandoned))
 }
 
-/// Runs `f`; returns its result, or `None` if it was left early, with the errors that were raised
-/// inside.
+/// Runs `f` and returns its result with the errors that were raised inside. The result is `None` if `f` was left early.
 pub fn collecting<R>(f: impl FnOnce() -> R) -> (Option<R>, Vec<Error>) {
     let (mut f, mut result) = (Some(f), None);
     let errors = collected(&mut || result = f.take().map(|f| f()));
@@ -525,10 +524,9 @@ fn collected(f: &mut dyn FnMut()) -> Vec<Error> {
     }
 }
 
-/// Runs `f`; returns the error that one of its ops raised, without printing a panic message.
+/// Runs `f` and returns the error that one of its ops raised, without printing a panic message.
 ///
-/// A panic that is not an error of this library continues unwinding. With `panic = "abort"` nothing
-/// can be caught.
+/// A panic that is not an error of this library continues unwinding. With `panic = "abort"` nothing can be caught.
 ///
 /// ```
 /// use ms_core::{Code, catch, ops, tensor};
@@ -555,7 +553,7 @@ fn caught(f: &mut dyn FnMut()) -> Result<()> {
     })
 }
 
-/// `Result` to value: raises the error at the caller's line.
+/// Unwraps a `Result`, and raises the error at the caller's location.
 ///
 /// ```
 /// use ms_core::{Code, Tensor, catch, error::OrRaise};
@@ -563,7 +561,7 @@ fn caught(f: &mut dyn FnMut()) -> Result<()> {
 /// assert_eq!(wrong.err().map(|it| it.code()), Some(Code::Shape));
 /// ```
 pub trait OrRaise<T> {
-    /// The value, or a panic with the error's text.
+    /// Returns the value, or panics with the error's text.
     fn or_raise(self) -> T;
 }
 

@@ -1,4 +1,4 @@
-//! Warnings: reports of code that works, but should be changed.
+//! Reports warnings: code that works, but should be changed.
 
 use super::{Code, Error};
 use std::cell::RefCell;
@@ -7,7 +7,7 @@ use std::panic::Location;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 thread_local! {
-    /// The collectors of warnings of this thread, which replace the terminal, innermost last.
+    /// The warning collectors of this thread, innermost last. They replace the terminal.
     static COLLECTED: RefCell<Vec<Vec<Error>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -35,11 +35,11 @@ pub fn warn(warning: Error) {
     }
 }
 
-/// [`warn`](fn@warn), once in this process for a code and a line of the user.
+/// Warns like [`warn`](fn@warn), once in this process for each code and source location.
 #[doc(hidden)]
 pub fn warn_once(code: Code, location: Option<&'static Location<'static>>, make: impl FnOnce() -> Error) {
     type Line = (Code, Option<Location<'static>>);
-    /// Where the process was warned of what.
+    /// The codes and source locations of warnings that were printed.
     static TOLD: LazyLock<Mutex<HashSet<Line>>> = LazyLock::new(Mutex::default);
     if TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert((code, location.copied())) {
         let warning = make();
@@ -50,7 +50,7 @@ pub fn warn_once(code: Code, location: Option<&'static Location<'static>>, make:
     }
 }
 
-/// Runs `f`; returns its result with the warnings of this thread, which are not printed.
+/// Runs `f` and returns its result with the warnings of this thread, which are not printed.
 ///
 /// See the example of [`warn`](fn@warn).
 pub fn collect_warnings<R>(f: impl FnOnce() -> R) -> (R, Vec<Error>) {

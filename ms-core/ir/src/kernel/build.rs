@@ -1,4 +1,4 @@
-//! The builder of kernels.
+//! Builds kernels.
 
 use super::{
     BinaryOp, Compare, Inst, Kernel, LaneAxis, Param, ParamId, Reducer, ReductionOrder, Role, Scope, Stage,
@@ -8,13 +8,13 @@ use crate::Math;
 use crate::data::{DType, Scalar};
 use smallvec::SmallVec;
 
-/// The number of instructions for which a builder has memory from the start: most bodies have fewer.
+/// The initial capacity of a builder in instructions. Most bodies have fewer.
 const INSTS: usize = 16;
 
 /// Builds the body of a [`Kernel`], stage by stage.
 ///
-/// Values have any dtype of tensors ([`KernelBuilder::ty`]): arithmetic on narrow dtypes is done in
-/// the compute dtype and rounded or wrapped after every op.
+/// Values may have any tensor dtype ([`KernelBuilder::ty`]): arithmetic on narrow dtypes is done in the compute dtype
+/// and rounded or wrapped after every op.
 pub struct KernelBuilder {
     kernel: Kernel,
     /// The tensor dtype of each value: for example f16 with compute dtype f32.
@@ -22,7 +22,7 @@ pub struct KernelBuilder {
 }
 
 impl KernelBuilder {
-    /// A builder of a kernel with `par` parallel and `seq` reduced loops around its lanes.
+    /// Creates a builder of a kernel with `par` parallel and `seq` reduced loops around its lanes.
     pub fn new(par: u8, seq: u8, lanes: LaneAxis) -> Self {
         Self {
             kernel: Kernel {
@@ -40,14 +40,14 @@ impl KernelBuilder {
         }
     }
 
-    /// Sets the order of float sums and products; with reduced lanes, the innermost `run` reduced
-    /// loops and the lanes are one row.
+    /// Sets the order of float sums and products. With reduced lanes, the innermost `run` reduced loops and the lanes
+    /// are one row.
     pub fn with_order(mut self, order: ReductionOrder, run: u8) -> Self {
         (self.kernel.order, self.kernel.run) = (order, run);
         self
     }
 
-    /// The tensor dtype of a value.
+    /// Returns the tensor dtype of a value.
     pub fn ty(&self, val: Val) -> DType {
         self.logical[val.0 as usize]
     }
@@ -58,7 +58,7 @@ impl KernelBuilder {
         ParamId(self.kernel.params.len() as u32 - 1)
     }
 
-    /// Ends the current stage; an empty one is omitted.
+    /// Ends the current stage. An empty stage is omitted.
     pub fn end_stage(&mut self, scope: Scope) {
         let end = self.kernel.insts.len() as u32;
         if self.kernel.stages.last().map_or(0, |it| it.end) < end {
@@ -66,7 +66,7 @@ impl KernelBuilder {
         }
     }
 
-    /// The kernel, after the last stage was ended.
+    /// Returns the kernel, after the last stage was ended.
     pub fn finish(self) -> Kernel {
         let mut kernel = self.kernel;
         debug_assert_eq!(kernel.stages.last().map_or(0, |it| it.end) as usize, kernel.insts.len());
@@ -102,7 +102,7 @@ impl KernelBuilder {
         self.push(Inst::Load(param), dtype.compute(), dtype)
     }
 
-    /// Reads an indexed buffer at a position, of i64.
+    /// Gathers from an indexed buffer at an i64 index.
     pub fn gather(&mut self, param: ParamId, position: Val) -> Val {
         let dtype = self.kernel.params[param.0 as usize].dtype;
         self.push(Inst::Gather(param, position), dtype.compute(), dtype)
@@ -115,27 +115,27 @@ impl KernelBuilder {
         self.push(Inst::Store(param, val), logical.compute(), logical);
     }
 
-    /// A constant of a dtype.
+    /// Emits a constant of a dtype.
     pub fn constant(&mut self, value: impl Into<Scalar>, dtype: DType) -> Val {
         let compute = dtype.compute();
         let bits = value.into().to_bits(dtype);
-        // Rounded to a narrow dtype first, then converted to the compute dtype.
+        // The value is rounded to a narrow dtype first, then converted to the compute dtype.
         let bits = if compute == dtype { bits } else { Scalar::from_bits(bits, dtype).to_bits(compute) };
         self.push(Inst::Const(bits), compute, dtype)
     }
 
-    /// A constant of the dtype of another value.
+    /// Emits a constant of the dtype of another value.
     pub fn constant_like(&mut self, value: impl Into<Scalar>, like: Val) -> Val {
         let dtype = self.ty(like);
         self.constant(value, dtype)
     }
 
-    /// The position along a loop, as i64.
+    /// Emits the index along a loop, as i64.
     pub fn index(&mut self, axis: u8) -> Val {
         self.push(Inst::Index(axis), DType::I64, DType::I64)
     }
 
-    /// An op on one value.
+    /// Emits an op on one value.
     pub fn unary(&mut self, op: UnaryOp, a: Val) -> Val {
         let logical = self.ty(a);
         let compute = logical.compute();
@@ -147,14 +147,14 @@ impl KernelBuilder {
         self.narrow(out, logical)
     }
 
-    /// Bitcast between floats and integers of equal width: f32, f64, i32 and i64 only.
+    /// Emits a bitcast between floats and integers of equal width: f32, f64, i32 and i64 only.
     pub fn bitcast(&mut self, a: Val) -> Val {
         let inst = Inst::Unary(UnaryOp::Bitcast, a);
         let to = self.kernel.result(&inst).expect("these four dtypes have a bitcast");
         self.push(inst, to, to)
     }
 
-    /// An op on two values of one dtype.
+    /// Emits an op on two values of one dtype.
     pub fn binary(&mut self, op: BinaryOp, a: Val, b: Val) -> Val {
         let logical = self.ty(a);
         debug_assert_eq!(logical, self.ty(b));
@@ -165,14 +165,14 @@ impl KernelBuilder {
         self.narrow(out, logical)
     }
 
-    /// `a * b + c`, rounded once.
+    /// Emits `a * b + c`, rounded once.
     pub fn fma(&mut self, a: Val, b: Val, c: Val) -> Val {
         let logical = self.ty(a);
         let out = self.push(Inst::Fma(a, b, c), logical.compute(), logical);
         self.narrow(out, logical)
     }
 
-    /// A function of one or two floats of a compute dtype.
+    /// Emits a function of one or two floats of a compute dtype.
     pub fn math(&mut self, math: Math, a: Val, b: Option<Val>) -> Val {
         let dtype = self.ty(a);
         debug_assert!(dtype.is_float() && dtype.compute() == dtype, "functions are computed in f32 and f64");
@@ -180,25 +180,25 @@ impl KernelBuilder {
         self.push(Inst::Math(math, a, b), dtype, dtype)
     }
 
-    /// A comparison.
+    /// Emits a comparison.
     pub fn compare(&mut self, op: Compare, a: Val, b: Val) -> Val {
         debug_assert_eq!(self.ty(a), self.ty(b));
         self.push(Inst::Compare(op, a, b), DType::Bool, DType::Bool)
     }
 
-    /// `then` if `condition` is true, else `other`.
+    /// Emits a select: `then` if `condition` is true, else `other`.
     pub fn select(&mut self, condition: Val, then: Val, other: Val) -> Val {
         let logical = self.ty(then);
         debug_assert_eq!(logical, self.ty(other));
         self.push(Inst::Select(condition, then, other), logical.compute(), logical)
     }
 
-    /// One conversion instruction; [`KernelBuilder::cast`] rounds once and saturates.
+    /// Emits one conversion instruction. [`KernelBuilder::cast`] instead rounds once and saturates.
     pub(super) fn convert(&mut self, value: Val, to: DType) -> Val {
         self.push(Inst::Cast { value, to }, to.compute(), to)
     }
 
-    /// A value that each iteration of a [`Scope::Repeat`] stage replaces; `first` is its first value.
+    /// Emits a value that each iteration of a [`Scope::Repeat`] stage replaces. `first` is its first value.
     pub fn carry(&mut self, first: Val) -> Val {
         let dtype = self.ty(first);
         self.push(Inst::Carry(first), dtype.compute(), dtype)
@@ -209,14 +209,14 @@ impl KernelBuilder {
         self.push(Inst::While(condition), DType::Bool, DType::Bool);
     }
 
-    /// Assigns a carry the value that it has in the next iteration.
+    /// Assigns a carry its value in the next iteration.
     pub fn next(&mut self, carry: Val, value: Val) {
         debug_assert_eq!(self.ty(carry), self.ty(value));
         let dtype = self.ty(carry);
         self.push(Inst::Next(carry, value), dtype.compute(), dtype);
     }
 
-    /// A reduction over the reduced loops.
+    /// Emits a reduction over the reduced loops.
     pub fn reduce(&mut self, reducer: Reducer, value: Val) -> Val {
         let dtype = self.ty(value);
         self.push(Inst::Reduce(reducer, value), dtype.compute(), dtype)

@@ -1,4 +1,4 @@
-//! Verification of kernels: stored ones are verified before they are used.
+//! Verifies kernels. Stored kernels are verified before they are used.
 
 use super::{
     BinaryOp, Inst, Kernel, LaneAxis, Param, ParamId, Reducer, ReductionOrder, Role, Scope, StrideClass, UnaryOp, Val,
@@ -6,7 +6,7 @@ use super::{
 use crate::data::DType;
 use crate::error::{Code, Error, Result};
 
-/// Maximum number of loops of one kind; more than any shape has.
+/// The maximum number of loops of one kind. No shape has more.
 const MAX_LOOPS: u8 = 64;
 
 impl Kernel {
@@ -59,7 +59,7 @@ impl Kernel {
         }
     }
 
-    /// Checks the form of the stages that are loops; their instructions are right.
+    /// Checks the form of the stages that are loops, assuming that their instructions are valid.
     fn check_repeats(&self) -> std::result::Result<(), &'static str> {
         let is_alone = self.lanes == LaneAxis::Parallel && self.seq == 0;
         if !is_alone || self.stages.iter().any(|it| it.scope == Scope::Loop) {
@@ -113,7 +113,7 @@ impl Kernel {
                     && is(val)
                     && self.params[id.0 as usize].dtype.compute() == out
             }
-            // With bits beyond the dtype, kernels that compute the same would differ.
+            // Bits beyond the dtype would distinguish kernels that compute the same values.
             Inst::Const(bits) if bool => bits <= 1,
             Inst::Const(bits) => bits <= u64::MAX >> (64 - 8 * out.size()),
             Inst::Index(axis) => usize::from(axis) < self.loops(),
@@ -189,7 +189,7 @@ mod tests {
         builder.finish()
     }
 
-    /// What is read where: positions are i64, and indexed buffers are read at positions alone.
+    /// Indices are i64, and indexed buffers are read only by gathers.
     #[test]
     fn positions_are_of_indexed_buffers() {
         for dtype in [DType::I64, DType::I32, DType::F64, DType::Bool] {
@@ -208,7 +208,7 @@ mod tests {
         }
     }
 
-    /// Which values each reducer accepts.
+    /// The dtypes that each reducer accepts.
     #[test]
     fn reductions_have_dtypes() {
         use Reducer::{All, Any, Max, Min, Prod, Sum};
@@ -233,7 +233,7 @@ mod tests {
         }
     }
 
-    /// The form of loops, and conditions that are the same for all lanes.
+    /// The form of loops, and conditions that are uniform over the lanes.
     #[test]
     fn loops_have_a_form() {
         let read = |stage: &str| {
@@ -251,7 +251,7 @@ mod tests {
             "last = carry n c = lt last, n while c s = add last, n next last, s",
         ];
         let invalid = [
-            // The condition varies, by its first value, by its next one, and by that of the next.
+            // The condition varies over the lanes: by its first value, by its next value, or by the value after that.
             "last = carry x c = lt last, n while c next last, n",
             "last = carry n c = lt last, n while c next last, x",
             "last = carry n i = carry n c = lt last, n while c next last, i next i, x",

@@ -1,21 +1,21 @@
-//! Conversion between the dtypes of tensors, in instructions of kernels.
+//! Converts between tensor dtypes, in kernel instructions.
 
 use super::{BinaryOp, Compare, KernelBuilder, UnaryOp, Val};
 use crate::data::{DType, Kind, Scalar};
 
 impl KernelBuilder {
-    /// Conversion to another dtype: for each element the result of
-    /// [`Element::from_scalar`](crate::data::Element::from_scalar).
+    /// Converts to another dtype. Each element becomes the result of
+    /// [`Element::from_scalar`](crate::tensor::Element::from_scalar).
     ///
-    /// A single [`Inst::Cast`](super::Inst::Cast) converts by way of the compute dtype, which would
-    /// round twice to a narrow float, and wrap floats to narrow integers instead of saturating.
+    /// A single [`Inst::Cast`](super::Inst::Cast) converts through the compute dtype. It would round twice to a narrow
+    /// float, and wrap floats to narrow integers instead of saturating.
     pub fn cast(&mut self, value: Val, to: DType) -> Val {
         use DType::{BF16, F64, I32, I64, U32, U64};
         let from = self.ty(value);
         let passed = match (from, to) {
             _ if from == to => return value,
             (F64, _) if to.is_narrow_float() => self.rounded_to_odd(value),
-            // Integers above 2^24, which f32 rounds, are out of the range of f16.
+            // Integers above 2^24, which f32 rounds, exceed the range of f16.
             (I32 | U32, BF16) => {
                 let wide = self.convert(value, F64);
                 self.rounded_to_odd(wide)
@@ -31,9 +31,9 @@ impl KernelBuilder {
         self.convert(passed, to)
     }
 
-    /// An f64 rounded to f32 to odd: an inexact result is the neighbour with an odd last bit.
-    /// Rounding that to sixteen bits equals rounding once (Boldo and Melquiond 2008, "Emulation of a
-    /// FMA and Correctly Rounded Sums: Proved Algorithms Using Rounding to Odd").
+    /// Rounds an f64 to f32 to odd: an inexact result is the neighbour with an odd last bit. Rounding that to sixteen
+    /// bits equals rounding once (Boldo and Melquiond 2008, "Emulation of a FMA and Correctly Rounded Sums: Proved
+    /// Algorithms Using Rounding to Odd").
     fn rounded_to_odd(&mut self, value: Val) -> Val {
         let near = self.convert(value, DType::F32);
         let back = self.convert(near, DType::F64);
@@ -49,8 +49,8 @@ impl KernelBuilder {
         self.bitcast(kept)
     }
 
-    /// A 64-bit integer that f64 represents exactly and that rounds like this one to every format of
-    /// at most 24 bits: the last twelve bits of a large one are replaced by a sticky bit.
+    /// Returns a 64-bit integer that f64 represents exactly and that rounds like this one to every format of at most 24
+    /// bits. A sticky bit replaces the last twelve bits of a large one.
     fn held_by_f64(&mut self, value: Val) -> Val {
         let dtype = self.ty(value);
         let [tail, sticky, limit, zero] = [0xfff, 0x800, 1 << 53, 0].map(|it| self.constant(Scalar::UInt(it), dtype));
@@ -66,7 +66,7 @@ impl KernelBuilder {
         self.select(small, value, gathered)
     }
 
-    /// A float truncated to i32 and clamped to the range of a narrower integer.
+    /// Truncates a float to i32 and clamps it to the range of a narrower integer.
     fn saturated(&mut self, value: Val, to: DType) -> Val {
         let bits = 8 * to.size() as u32;
         let (least, largest) =

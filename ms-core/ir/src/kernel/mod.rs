@@ -1,8 +1,8 @@
-//! Kernels: affine loops over buffers around a straight-line body of scalar SSA.
+//! Defines kernels: affine loops over buffers around a straight-line body of scalar SSA.
 //!
-//! A kernel has `par` parallel loops, then its lanes, then `seq` reduced loops. Extents, addresses and
-//! strides are arguments of the call, so that one kernel can be used for every shape of its class. The block
-//! of a call is a slice of 64-bit words, [`Kernel::call_words`] of them:
+//! A kernel has `par` parallel loops, then its lanes, then `seq` reduced loops. Extents, addresses and strides are
+//! arguments of the call, so one kernel serves every shape of its class. The argument block of a call is a slice of
+//! 64-bit words, [`Kernel::call_words`] of them:
 //!
 //! ```text
 //! extents: par loops.. , lanes , seq loops..          1 + par + seq words
@@ -12,50 +12,49 @@
 //! then, if the kernel reads a position: bases in the same order of loops
 //! ```
 //!
-//! - The *extent* of a loop is its number of steps. A call writes nothing if an extent of the result is zero.
-//! - The *address* of a param is that of its element at the first step of all loops, and a *stride* is the
-//!   distance in bytes to its element at the next step of a loop; it may be negative. The stride along the
-//!   lanes must be that of [`Param::step`], unless there is one lane.
-//! - A param of [`Role::Position`] is not in memory. Its elements are their own positions: the one at address
-//!   `a` is `a / 8`, as in an array of i64 at address zero that contains 0, 1, 2 and so on. So its address is
-//!   eight times the position of the first step, and a caller that cuts a loop advances it like any other.
-//! - A param of [`Role::Immediate`] is a number of the call: its word has the bits of its dtype in the low
-//!   bytes, and the other bytes are not read. It has neither address nor strides, and all steps of the loops
-//!   read the same number. Kernels of different numbers are one kernel, and a number needs no memory.
-//! - An [indexed](Role::Indexed) param has an axis besides the loops, which [`Inst::Gather`] indexes with a
-//!   position that the body computes. The param's address is that of position zero of that axis.
-//! - The *base* of a loop is the position of its first step: [`Inst::Index`] is the base plus the number of
-//!   steps. It is zero for a whole call. A caller that cuts a loop over the result into several calls passes
-//!   to each part its extent, advances the addresses, and adds to the base; the parts then compute the same
-//!   as the whole. Kernels that read no position have no bases, so that their calls have no overhead.
+//! - The *extent* of a loop is its number of iterations. A call writes nothing if an extent of the result is zero.
+//! - The *address* of a param is that of its element at the first iteration of all loops. A *stride* is the distance in
+//!   bytes to its element at the next iteration of a loop; it may be negative. The stride along the lanes must match
+//!   [`Param::step`], unless there is one lane.
+//! - A param of [`Role::Position`] is an iota and is not materialised. The element at address `a` is `a / 8`, as in an
+//!   array of i64 at address zero that contains 0, 1, 2 and so on. So its address is eight times the index of the first
+//!   iteration, and a caller that partitions a loop advances it like any other.
+//! - A param of [`Role::Immediate`] is a number of the call. Its word has the bits of its dtype in the low bytes, and
+//!   the other bytes are not read. It has neither address nor strides, and all iterations read the same number. So one
+//!   kernel serves different numbers, and a number needs no memory.
+//! - An [indexed](Role::Indexed) param has an axis besides the loops, which [`Inst::Gather`] indexes with a value that
+//!   the body computes. The param's address is that of index zero of that axis.
+//! - The *base* of a loop is the index of its first iteration: [`Inst::Index`] is the base plus the number of
+//!   iterations so far. It is zero for a whole call. A caller may partition a loop over the result into several calls.
+//!   It passes each part its extent, advances the addresses, and adds to the base; the parts then compute the same as
+//!   the whole. Kernels that read no index have no bases, so their calls have no overhead.
 //!
-//! **Order of loops.** With [`LaneAxis::Parallel`] the lanes are an axis of the result, and the
-//! reduced loops run inside them, one after the other, outermost first. With
-//! [`LaneAxis::Reduced`] the lanes are the innermost reduced axis, inside the `seq` loops.
+//! **Order of loops.** With [`LaneAxis::Parallel`] the lanes are an axis of the result. The reduced loops run inside
+//! them, one after the other, outermost first. With [`LaneAxis::Reduced`] the lanes are the innermost reduced axis,
+//! inside the `seq` loops.
 //!
-//! **Stages** run in order for each step of the parallel loops (and of the lanes, if those
-//! are parallel). A [`Scope::Point`] stage runs once there; a [`Scope::Loop`] stage runs for
-//! every step of the reduced loops and may end in [`Inst::Reduce`], whose result later stages
-//! read. Values of a `Loop` stage other than reductions are not visible outside it. A value of
-//! a `Point` stage is visible in all later stages. With reduced lanes a `Point` value is one
-//! scalar per row; with parallel lanes it is a vector of lanes.
+//! **Stages** run in order for each iteration of the parallel loops (and of the lanes, if those are parallel). A
+//! [`Scope::Point`] stage runs once there. A [`Scope::Loop`] stage runs for every iteration of the reduced loops, and
+//! may end in [`Inst::Reduce`], whose result later stages read. Values of a `Loop` stage other than reductions are not
+//! visible outside it. A value of a `Point` stage is visible in all later stages. With reduced lanes a `Point` value is
+//! one scalar per row; with parallel lanes it is a vector of lanes.
 //!
-//! A [`Scope::Repeat`] stage is a loop of its own: it runs while a condition holds, which is the same for all
-//! lanes. It begins with its carries, [`Inst::Carry`]; then it computes the condition, which [`Inst::While`] tests,
-//! and the next values of the carries, which [`Inst::Next`] at its end assigns, all at the same time. Only the carries
-//! are visible outside it, with the values that they have when the condition is false. It neither writes memory nor
-//! reduces, and a kernel with such a stage has parallel lanes and no reduced loops.
+//! A [`Scope::Repeat`] stage is a separate loop: it runs while a condition holds, which is uniform over the lanes. It
+//! begins with its carries, [`Inst::Carry`]. Then it computes the condition, which [`Inst::While`] tests, and the next
+//! values of the carries. [`Inst::Next`] at its end assigns these, all at the same time. Only the carries are visible
+//! outside it, with their values when the condition is false. It neither writes memory nor reduces, and a kernel with
+//! such a stage has parallel lanes and no reduced loops.
 //!
-//! **Order of reduction**, which determines the bits of float sums and products: [`Kernel::order`] names one
-//! of the trees that [`ReductionOrder`] describes.
+//! **Order of reduction** determines the bits of float sums and products: [`Kernel::order`] names one of the trees that
+//! [`ReductionOrder`] describes.
 //!
 //! **Arithmetic** is done in the compute dtypes ([`DType::compute`]): f32, f64, i32, i64, u32,
 //! u64 and bool. Other dtypes occur only in [`Inst::Load`], [`Inst::Gather`], [`Inst::Store`] and
 //! [`Inst::Cast`]; [`KernelBuilder`] inserts the casts that make narrow arithmetic round or wrap after every op.
 //!
-//! **Functions** such as `exp` are [`Inst::Math`] in the bodies of ops. Lowering expands those that are not
-//! native functions of the target to formulas of the other instructions, and all of them if results must be
-//! the same on every target.
+//! **Functions** such as `exp` are [`Inst::Math`] in the bodies of ops. Lowering expands functions that are not native
+//! on the target to formulas of the other instructions. It expands all of them if results must be equal on every
+//! target.
 //!
 //! **Text.** A kernel is printed by [`Display`](std::fmt::Display) and parsed by [`Kernel::parse`]:
 //!
@@ -120,33 +119,33 @@ use smallvec::SmallVec;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Val(pub u32);
 
-/// An argument: a buffer, positions, or an immediate.
+/// An argument: a buffer, an iota, or an immediate.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ParamId(pub u32);
 
-/// What an argument is, and how a kernel accesses it.
+/// The kind of an argument and its accesses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
-    /// It is read.
+    /// A buffer that is read.
     Input,
-    /// It is written.
+    /// A buffer that is written.
     Output,
-    /// Positions of i64 are read: not memory, but the numbers 0, 1, 2 and so on from address zero.
+    /// An iota of i64, which is read but not materialised: the numbers 0, 1, 2 and so on from address zero.
     Position,
-    /// It is read at positions along an axis of its own, only by [`Inst::Gather`].
+    /// A buffer that only [`Inst::Gather`] reads, along a separate axis.
     Indexed,
-    /// A number in the block of the call is read: the same for all steps of the loops.
+    /// A number in the argument block of the call, which is equal for all iterations.
     Immediate,
 }
 
 /// The stride of a buffer along the lanes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum StrideClass {
-    /// One element.
+    /// The stride of one element.
     Unit,
-    /// Zero: one element for all lanes.
+    /// Zero: all lanes share one element.
     Zero,
-    /// The stride of the call.
+    /// The stride that the call passes.
     Any,
 }
 
@@ -204,30 +203,30 @@ pub enum BinaryOp {
     Sub,
     /// Product; integers wrap.
     Mul,
-    /// Quotient. Integers truncate; division by zero is zero, and that of the minimum by -1 the minimum.
+    /// Quotient. Integers truncate. Division by zero yields zero, and the minimum divided by -1 the minimum.
     Div,
-    /// Remainder of the truncated quotient, of integers only; zero for a zero divisor.
+    /// Remainder of the truncated quotient, for integers only; zero for a zero divisor.
     Rem,
-    /// The smaller; nan if either is nan; of zeros the negative one.
+    /// The smaller; NaN if either is NaN; of zeros the negative one.
     Min,
-    /// The larger; nan if either is nan; of zeros the positive one.
+    /// The larger; NaN if either is NaN; of zeros the positive one.
     Max,
-    /// Bitwise and; of bools too.
+    /// Bitwise and; also for bools.
     And,
-    /// Bitwise or; of bools too.
+    /// Bitwise or; also for bools.
     Or,
-    /// Bitwise exclusive or; of bools too.
+    /// Bitwise exclusive or; also for bools.
     Xor,
     /// Shifted left; zero when the amount is negative or not below the width.
     Shl,
-    /// Shifted right: signed integers keep the sign. If the amount is negative or not below the width, the
-    /// result is zero, or all bits are the sign.
+    /// Shifted right; signed integers preserve the sign. If the amount is negative or not below the width, the result
+    /// is zero, or all bits are the sign.
     Shr,
-    /// The whole product of the low 32 bits of both, of u64 only.
+    /// The full product of the low 32 bits of both, for u64 only.
     MulWide,
 }
 
-/// A comparison; with nan all but [`Compare::Ne`] are false.
+/// A comparison. With NaN, all but [`Compare::Ne`] are false.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Compare {
     /// Equal.
@@ -240,41 +239,41 @@ pub enum Compare {
     Le,
 }
 
-/// How values are reduced.
+/// The function of a reduction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Reducer {
     /// Sum, from zero (floats from +0).
     Sum,
     /// Product, from one.
     Prod,
-    /// The largest; nan if any is nan; from the lowest value (-inf for floats).
+    /// The largest; NaN if any is NaN; from the lowest value (-inf for floats).
     Max,
-    /// The smallest; nan if any is nan; from the highest value (+inf for floats).
+    /// The smallest; NaN if any is NaN; from the highest value (+inf for floats).
     Min,
-    /// Whether all are true, of bools, from true.
+    /// Whether all bools are true, from true.
     All,
-    /// Whether any is true, of bools, from false.
+    /// Whether any bool is true, from false.
     Any,
 }
 
-/// One instruction. The dtype of its result is in [`Kernel::types`].
+/// An instruction. The dtype of its result is in [`Kernel::types`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Inst {
-    /// The element of a buffer, the position, or the immediate at this step of the loops, converted to the
-    /// compute dtype of the argument (f16 widens to f32, i8 to i32, ...), which is exact.
+    /// The element of a buffer or iota, or the immediate, at this iteration of the loops. It is converted exactly to
+    /// the compute dtype of the argument (f16 widens to f32, i8 to i32, ...).
     Load(ParamId),
-    /// As [`Inst::Load`], of an [indexed](Role::Indexed) buffer: the element at this step of the loops and at
-    /// a position along the buffer's axis, an i64. Negative positions count from the end of the axis. If the
-    /// position is out of range, nothing is read, and the result is zero or false.
+    /// Like [`Inst::Load`] for an [indexed](Role::Indexed) buffer: the element at this iteration of the loops and at an
+    /// index along the buffer's axis, an i64. Negative indices count from the end of the axis. If the index is out of
+    /// range, nothing is read, and the result is zero or false.
     Gather(ParamId, Val),
-    /// Writes an element; the value has the compute dtype of the buffer. A float is exactly representable in
-    /// the buffer's dtype; an integer wraps to that dtype, as reductions of narrow integers have accumulators
-    /// of the compute dtype.
+    /// Writes an element; the value has the compute dtype of the buffer. A float is exactly representable in the
+    /// buffer's dtype. An integer wraps to that dtype, because reductions of narrow integers have accumulators of the
+    /// compute dtype.
     Store(ParamId, Val),
     /// A constant, as the bits of the result's dtype.
     Const(u64),
-    /// The position along loop `k` (in the order of extents) as i64: its base in the block of the call, plus
-    /// the number of steps.
+    /// The index along loop `k` (in the order of extents) as i64: its base in the argument block plus the number of
+    /// iterations so far.
     Index(u8),
     /// An op on one value.
     Unary(UnaryOp, Val),
@@ -282,16 +281,16 @@ pub enum Inst {
     Binary(BinaryOp, Val, Val),
     /// `a * b + c`, rounded once; floats only.
     Fma(Val, Val, Val),
-    /// A function of one or two floats of the result's dtype, as accurate as that of the target.
+    /// A function of one or two floats of the result's dtype, as accurate as the target's.
     Math(Math, Val, Option<Val>),
     /// A comparison of two values of one dtype; the result is bool.
     Compare(Compare, Val, Val),
     /// The second value if the first (a bool) is true, else the third.
     Select(Val, Val, Val),
-    /// Conversion. Between compute dtypes: to the result's dtype, where a float becomes an integer by
-    /// truncation, saturating, nan to zero; integers wrap; bool is 0 or 1; anything to bool compares with
-    /// zero. To a narrow dtype (f16, bf16, or a narrow integer): the value is rounded, or wrapped, to it,
-    /// then widened to its compute dtype, which is the result's dtype.
+    /// Conversion. Between compute dtypes, the value converts to the result's dtype. Floats truncate to integers,
+    /// saturating, and NaN becomes zero. Integers wrap, a bool is 0 or 1, and a conversion to bool compares with zero.
+    /// For a narrow dtype (f16, bf16, or a narrow integer), the value is rounded or wrapped to it. It is then widened
+    /// to its compute dtype, which is the result's dtype.
     Cast {
         /// The operand.
         value: Val,
@@ -300,16 +299,16 @@ pub enum Inst {
     },
     /// The reduction of a value over the reduced loops; only in a [`Scope::Loop`] stage.
     Reduce(Reducer, Val),
-    /// A value that each iteration of a [`Scope::Repeat`] stage replaces; the operand is its first value.
+    /// A value that each iteration of a [`Scope::Repeat`] stage replaces. The operand is its first value.
     Carry(Val),
-    /// Ends the loop of a [`Scope::Repeat`] stage if a bool, which is the same for all lanes, is false.
+    /// Ends the loop of a [`Scope::Repeat`] stage if a bool, which is uniform over the lanes, is false.
     While(Val),
-    /// The value that a carry, the first operand, has in the next iteration.
+    /// The value of a carry, the first operand, in the next iteration.
     Next(Val, Val),
 }
 
 impl Inst {
-    /// The values that the instruction reads, for rewriting.
+    /// Returns the values that the instruction reads, for rewriting.
     pub fn operands_mut(&mut self) -> [Option<&mut Val>; 3] {
         match self {
             Self::Load(_) | Self::Const(_) | Self::Index(_) => [None, None, None],
@@ -326,7 +325,7 @@ impl Inst {
         }
     }
 
-    /// The values that the instruction reads.
+    /// Returns the values that the instruction reads.
     pub fn operands(mut self) -> impl Iterator<Item = Val> {
         self.operands_mut().map(|it| it.copied()).into_iter().flatten()
     }
@@ -337,74 +336,75 @@ impl Inst {
     }
 }
 
-/// How often a stage is executed.
+/// The number of executions of a stage.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Scope {
-    /// Once for each step of the parallel loops.
+    /// Once for each iteration of the parallel loops.
     Point,
-    /// For each step of the reduced loops too.
+    /// Once for each iteration of the reduced loops as well.
     Loop,
     /// While a condition that the stage computes holds.
     Repeat,
 }
 
-/// A run of instructions: from the end of the previous stage to `end`.
+/// A range of instructions, from the end of the previous stage to `end`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Stage {
-    /// How often it is executed.
+    /// The number of its executions.
     pub scope: Scope,
-    /// One past its last instruction.
+    /// The index after its last instruction.
     pub end: u32,
 }
 
-/// A loop nest with its body. Kernels of equal content are the same kernel.
+/// A loop nest with its body. Kernels of equal content are interchangeable.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Kernel {
-    /// Number of parallel loops outside the lanes.
+    /// The number of parallel loops outside the lanes.
     pub par: u8,
-    /// Number of reduced loops other than the lanes.
+    /// The number of reduced loops other than the lanes.
     pub seq: u8,
     /// The axis of the lanes.
     pub lanes: LaneAxis,
     /// The tree of its float sums and products; [`ReductionOrder::Lanes`] if there are none.
     pub order: ReductionOrder,
-    /// Number of the innermost reduced loops that iterate over one row together with the lanes, if the
+    /// The number of the innermost reduced loops that iterate over one row together with the lanes, if the
     /// [order](ReductionOrder::Blocks) depends on it; zero otherwise.
     pub run: u8,
     /// The arguments.
     pub params: SmallVec<[Param; 4]>,
     /// All instructions, in order.
     pub insts: Vec<Inst>,
-    /// The dtype of each instruction's result; of one without, that of the value that it stores, tests or assigns.
+    /// The dtype of each instruction's result, or, for an instruction without one, of the value that it stores, tests
+    /// or assigns.
     pub types: Vec<DType>,
     /// The stages, in order; the last ends with the last instruction.
     pub stages: SmallVec<[Stage; 3]>,
 }
 
 impl Kernel {
-    /// Number of loops: parallel ones, lanes, reduced ones.
+    /// Returns the number of loops: parallel ones, lanes, reduced ones.
     pub fn loops(&self) -> usize {
         self.par as usize + 1 + self.seq as usize
     }
 
-    /// Words in the block of a call.
+    /// Returns the number of words in the argument block of a call.
     pub fn call_words(&self) -> usize {
         self.base_word(0) + if self.reads_position() { self.loops() } else { 0 }
     }
 
-    /// The word in the block of a call with the base of a loop, if there are bases.
+    /// Returns the word in the argument block with the base of a loop, if there are bases.
     pub fn base_word(&self, axis: usize) -> usize {
         self.axis_word(self.params.len()) + self.count(self.params.len(), Role::Immediate) + axis
     }
 
-    /// The word in the block of a call with the byte stride of an indexed param's axis; the next word has
-    /// the extent.
+    /// Returns the word in the argument block with the byte stride of an indexed param's axis. The next word has the
+    /// extent.
     pub fn axis_word(&self, param: usize) -> usize {
         self.loops() + self.addressed() * (1 + self.loops()) + 2 * self.count(param, Role::Indexed)
     }
 
-    /// The word in the block of a call with the address of a param, which its strides follow, or with the
-    /// bits of an immediate.
+    /// Returns the word in the argument block with the address of a param, which its strides follow, or with the bits
+    /// of an immediate.
     pub fn param_word(&self, param: usize) -> usize {
         let immediates = self.count(param, Role::Immediate);
         match self.params[param].role {
@@ -413,33 +413,33 @@ impl Kernel {
         }
     }
 
-    /// Number of params with an address and strides: all but immediates.
+    /// Returns the number of params with an address and strides: all but immediates.
     pub fn addressed(&self) -> usize {
         self.params.len() - self.count(self.params.len(), Role::Immediate)
     }
 
-    /// Number of params of a role among the first `params`.
+    /// Returns the number of params of a role among the first `params`.
     fn count(&self, params: usize, role: Role) -> usize {
         self.params[..params].iter().filter(|it| it.role == role).count()
     }
 
-    /// Returns whether an instruction reads the position along a loop.
+    /// Returns whether an instruction reads the index along a loop.
     pub fn reads_position(&self) -> bool {
         self.insts.iter().any(|it| matches!(it, Inst::Index(_)))
     }
 
-    /// Returns whether the kernel only copies elements: it stores what it loads.
+    /// Returns whether the kernel only copies elements: it stores the values that it loads.
     pub fn is_copy(&self) -> bool {
         self.insts.iter().all(|it| matches!(it, Inst::Load(_) | Inst::Store(..)))
     }
 
-    /// The dtype of a value.
+    /// Returns the dtype of a value.
     pub fn ty(&self, val: Val) -> DType {
         self.types[val.0 as usize]
     }
 
-    /// The dtype of an instruction's result, inferred from the operands; `None` for a constant, for a bitcast
-    /// of a dtype that does not support it, and for operands that do not exist.
+    /// Infers the dtype of an instruction's result from its operands. Returns `None` for a constant, for a bitcast of a
+    /// dtype that does not support it, and for operands that do not exist.
     pub(super) fn result(&self, inst: &Inst) -> Option<DType> {
         let ty = |val: Val| self.types.get(val.0 as usize).copied();
         match *inst {
@@ -464,7 +464,7 @@ impl Kernel {
         }
     }
 
-    /// The instructions of stage `i`, as a range of [`Val`] numbers.
+    /// Returns the instructions of stage `i`, as a range of [`Val`] numbers.
     pub fn stage_range(&self, i: usize) -> std::ops::Range<usize> {
         let start = if i == 0 { 0 } else { self.stages[i - 1].end };
         start as usize..self.stages[i].end as usize

@@ -1,4 +1,4 @@
-//! The names in the text form of kernels.
+//! Defines the names in the text form of kernels.
 
 use super::{BinaryOp, Compare, Inst, LaneAxis, Reducer, ReductionOrder, Role, Scope, StrideClass, UnaryOp};
 use crate::Math;
@@ -10,14 +10,14 @@ macro_rules! names {
             /// All variants, in order of declaration.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
-            /// The name in the text form.
+            /// Returns the name in the text form.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)*
                 }
             }
 
-            /// The variant with a name.
+            /// Returns the variant with a name.
             pub fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|it| it.name() == name)
             }
@@ -25,7 +25,7 @@ macro_rules! names {
     )*};
 }
 
-/// The instructions that have a name of their own; the others have the name of their op.
+/// The instructions with a separate name. The others have the name of their op.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Form {
     Load,
@@ -158,7 +158,7 @@ names! {
 }
 
 impl Head {
-    /// The mnemonic of an instruction.
+    /// Returns the mnemonic of an instruction.
     pub(super) fn of(inst: &Inst) -> Self {
         match *inst {
             Inst::Load(_) => Self::Form(Form::Load),
@@ -180,7 +180,7 @@ impl Head {
         }
     }
 
-    /// The name in the text form.
+    /// Returns the name in the text form.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Form(it) => it.name(),
@@ -191,7 +191,7 @@ impl Head {
         }
     }
 
-    /// The mnemonic with a name.
+    /// Returns the mnemonic with a name.
     pub(super) fn from_name(name: &str) -> Option<Self> {
         (Form::from_name(name).map(Self::Form))
             .or_else(|| UnaryOp::from_name(name).map(Self::Unary))
@@ -200,12 +200,12 @@ impl Head {
             .or_else(|| Compare::from_name(name).map(Self::Compare))
     }
 
-    /// Whether instructions of this mnemonic have an effect instead of a result.
+    /// Returns whether instructions of this mnemonic have an effect instead of a result.
     pub(super) const fn is_statement(self) -> bool {
         matches!(self, Self::Form(Form::Store | Form::While | Form::Next))
     }
 
-    /// All mnemonics.
+    /// Returns all mnemonics.
     #[cfg(test)]
     pub(super) fn all() -> impl Iterator<Item = Self> {
         (Form::ALL.iter().copied().map(Self::Form))

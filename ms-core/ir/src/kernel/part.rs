@@ -1,34 +1,34 @@
-//! Parts of calls of kernels.
+//! Partitions calls of kernels.
 
 use super::Kernel;
 
-/// The words in the blocks of a kernel's calls that are other ones for a part of its loops.
+/// The positions of the argument-block words that vary when a loop is partitioned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LoopWords {
     loops: usize,
-    /// Number of params with an address.
+    /// The number of params with an address.
     addressed: usize,
-    /// The word with the base of the first loop, if positions along loops are read.
+    /// The word with the base of the first loop, if indices along loops are read.
     bases: Option<usize>,
 }
 
 impl LoopWords {
-    /// Those of a kernel.
+    /// Returns the words of a kernel.
     pub fn of(kernel: &Kernel) -> Self {
         let bases = kernel.reads_position().then(|| kernel.base_word(0));
         Self { loops: kernel.loops(), addressed: kernel.addressed(), bases }
     }
 
-    /// Number of loops.
+    /// Returns the number of loops.
     #[inline]
     pub fn loops(self) -> usize {
         self.loops
     }
 
-    /// Makes the block that of `steps` steps of a loop, from step `first` of those that it is of.
+    /// Restricts the block to `steps` iterations of a loop, from iteration `first` of the current ones.
     ///
     /// # Panics
-    /// If the block has fewer words than those of the kernel.
+    /// Panics if the block has fewer words than the kernel's.
     #[inline]
     pub fn restrict(self, block: &mut [u64], axis: usize, first: usize, steps: usize) {
         block[axis] = steps as u64;

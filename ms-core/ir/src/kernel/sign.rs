@@ -1,17 +1,17 @@
-//! What a kernel's instructions say about the signs of its floats.
+//! Analyses the signs of a kernel's floats.
 
 use super::{BinaryOp, Inst, Kernel, Reducer, UnaryOp, Val};
 use crate::Math;
 use crate::data::Scalar;
 
-/// The sign of a float, if it is not nan. Both zeros have either sign.
+/// The sign of a float that is not NaN. Both zeros have either sign.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sign {
     /// At least zero.
     NotNegative,
     /// At most zero.
     NotPositive,
-    /// Any.
+    /// Unknown.
     Unknown,
 }
 
@@ -24,7 +24,7 @@ impl Sign {
         }
     }
 
-    /// That of a product or a quotient.
+    /// Returns the sign of a product or a quotient.
     fn times(self, other: Self) -> Self {
         match self {
             Self::NotNegative => other,
@@ -33,17 +33,17 @@ impl Sign {
         }
     }
 
-    /// That of either of two numbers, or of their sum.
+    /// Returns the sign of either of two numbers, or of their sum.
     fn or(self, other: Self) -> Self {
         if self == other { self } else { Self::Unknown }
     }
 }
 
-/// Number of instructions on a path of operands that are examined.
+/// The maximum depth of operands that are examined.
 const DEPTH: usize = 8;
 
 impl Kernel {
-    /// The sign of a value, as far as the next instructions before it show.
+    /// Returns the sign of a value, as far as its next few operands determine it.
     pub fn sign(&self, val: Val) -> Sign {
         self.sign_within(val, DEPTH)
     }
@@ -76,13 +76,13 @@ impl Kernel {
                 (x, y) => x.or(y),
             },
             Inst::Cast { value, .. } => of(value),
-            // The sum of no terms is zero.
+            // An empty sum is zero.
             Inst::Reduce(Reducer::Sum, x) => of(x),
             _ => Sign::Unknown,
         }
     }
 
-    /// The sign of a float with these bits: a disjunction with the sign bit.
+    /// Returns the sign of a float with these bits, if they are a disjunction with the sign bit.
     fn sign_of_bits(&self, bits: Val) -> Sign {
         let Inst::Binary(BinaryOp::Or, x, y) = self.insts[bits.0 as usize] else { return Sign::Unknown };
         let top = 8 * self.ty(bits).size() - 1;

@@ -1,10 +1,10 @@
-//! Values that are the same for all lanes.
+//! Analyses which values are uniform over the lanes.
 
 use super::{Inst, Kernel, LaneAxis, ParamId, Scope, StrideClass, Val};
 
 impl Kernel {
-    /// By value, whether it is the same for all lanes, whatever the operands. A carry is if its first value and its
-    /// next ones are.
+    /// Returns for each value whether it is uniform over the lanes, whatever the operands. A carry is uniform if its
+    /// first and next values are.
     pub fn uniform(&self) -> Vec<bool> {
         let mut varies = vec![false; self.insts.len()];
         loop {
@@ -23,7 +23,7 @@ impl Kernel {
         }
     }
 
-    /// By value, whether it is the same for all lanes, where these values are not.
+    /// Returns for each value whether it is uniform over the lanes, assuming that the values in `varies` are not.
     fn uniform_unless(&self, varies: &[bool]) -> Vec<bool> {
         let mut uniform: Vec<bool> = Vec::with_capacity(self.insts.len());
         for (stage, of) in self.stages.iter().enumerate() {

@@ -1,7 +1,7 @@
-//! Serialisation of values that are kept in files.
+//! Serialises values that are stored in files.
 //!
-//! Reading trusts nothing: for any bytes it returns a valid value of the type or `None`. Each type
-//! describes its representation, so that a test detects when a stored type changes.
+//! Readers do not trust their input: for any bytes they return a valid value of the type or `None`. Each type describes
+//! its representation, so that a test detects when a stored type changes.
 
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -12,45 +12,44 @@ const MAX_DEPTH: usize = 64;
 
 /// A value that can be serialised and read back.
 ///
-/// Integers are LEB128, signed ones in zigzag encoding; sequences follow their length; an enum
-/// follows its tag.
+/// Integers are LEB128, signed ones in zigzag encoding. Sequences are preceded by their length, and enums by their tag.
 pub trait Stored: Sized {
     /// Appends the value.
     fn write(&self, out: &mut Vec<u8>);
 
-    /// Reads a value from the front; `None` if there is none.
+    /// Reads a value from the front; `None` if the bytes are invalid.
     fn read(from: &mut Reader<'_>) -> Option<Self>;
 
-    /// The name of the type; adds its representation to `types`.
+    /// Returns the name of the type, and adds its representation to `types`.
     fn describe(types: &mut Description) -> String;
 }
 
 /// The representations of stored types, by name.
 pub type Description = BTreeMap<&'static str, String>;
 
-/// The bytes that have not been read yet.
+/// The unread bytes.
 pub struct Reader<'a> {
     rest: &'a [u8],
     depth: usize,
 }
 
 impl<'a> Reader<'a> {
-    /// All of `bytes`.
+    /// Creates a reader of all of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes, depth: 0 }
     }
 
-    /// Whether all bytes were read.
+    /// Returns whether all bytes have been read.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// All bytes that have not been read yet.
+    /// Returns all unread bytes.
     pub fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.rest)
     }
 
-    /// The next `len` bytes.
+    /// Returns the next `len` bytes.
     pub fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.rest.split_at_checked(len)?;
         self.rest = rest;
@@ -68,7 +67,7 @@ impl<'a> Reader<'a> {
         value
     }
 
-    /// The length of a sequence, each of whose elements takes at least one byte.
+    /// Reads the length of a sequence with elements of at least one byte each.
     fn len(&mut self) -> Option<usize> {
         usize::read(self).filter(|&it| it <= self.rest.len())
     }
@@ -100,7 +99,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The value that fills `bytes` to the end.
+/// Reads the value that fills `bytes` to the end.
 pub fn read_all<T: Stored>(bytes: &[u8]) -> Option<T> {
     let mut reader = Reader::new(bytes);
     T::read(&mut reader).filter(|_| reader.is_empty())
@@ -199,8 +198,8 @@ fn write_sequence<T: Stored>(items: &[T], out: &mut Vec<u8>) {
     items.iter().for_each(|it| it.write(out));
 }
 
-/// The maximal number of elements for which memory is reserved before the first one is read: a
-/// length may be wrong.
+/// The maximal number of elements for which memory is reserved before the first one is read, because a length may be
+/// wrong.
 const MAX_ROOM: usize = 1 << 12;
 
 macro_rules! sequences {
@@ -295,8 +294,8 @@ macro_rules! tuples {
 
 tuples! { (A 0, B 1); (A 0, B 1, C 2); }
 
-/// Implements [`Stored`] for a struct by its fields, or for an enum by its variants with their
-/// tags. Both must name everything, so that an addition is not forgotten.
+/// Implements [`Stored`] for a struct by its fields, or for an enum by its variants with their tags. The declaration
+/// must name everything, so that an addition is not forgotten.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! stored {

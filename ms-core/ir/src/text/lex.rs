@@ -1,4 +1,4 @@
-//! Tokens of the text form.
+//! Splits the text form into tokens.
 
 use super::names::is_number;
 use crate::error::{Code, Error, Result};
@@ -32,9 +32,9 @@ pub enum Token<'a> {
 /// A value as it is written.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Value<'a> {
-    /// The text after `%`, which is unique in the graph.
+    /// The text after `%`, unique in the graph.
     pub text: &'a str,
-    /// Its name; `None` if it is written as a number.
+    /// The name; `None` if it is written as a number.
     pub name: Option<Cow<'a, str>>,
 }
 
@@ -50,12 +50,12 @@ impl<'a> Lexer<'a> {
         Self { text, at: 0 }
     }
 
-    /// The byte after the last token.
+    /// Returns the byte after the last token.
     pub(super) fn position(&self) -> usize {
         self.at
     }
 
-    /// The next token and the byte at which it starts.
+    /// Returns the next token and the byte at which it starts.
     ///
     /// # Errors
     /// [`Code::Parse`] for an unterminated string or a number that is too large.
@@ -92,7 +92,7 @@ impl<'a> Lexer<'a> {
         Ok((token, start))
     }
 
-    /// An error at byte `at`.
+    /// Creates an error at byte `at`.
     pub(super) fn error(&self, at: usize, message: impl std::fmt::Display) -> Error {
         let before = &self.text[..at];
         let line = before.matches('\n').count() + 1;
@@ -100,7 +100,7 @@ impl<'a> Lexer<'a> {
         Error::new(Code::Parse, format!("line {line}, column {column}: {message}"))
     }
 
-    /// The text from byte `at` to the end of the last token.
+    /// Returns the text from byte `at` to the end of the last token.
     pub(super) fn since(&self, at: usize) -> &'a str {
         &self.text[at..self.at]
     }
@@ -121,7 +121,7 @@ impl<'a> Lexer<'a> {
         self.take_after(0, part)
     }
 
-    /// The next `skip` bytes and all characters after them that are `part` of the token.
+    /// Returns the next `skip` bytes and all characters after them that are `part` of the token.
     fn take_after(&mut self, skip: usize, part: impl Fn(char) -> bool) -> &'a str {
         let rest = &self.text[self.at..];
         let end = rest[skip..].find(|it| !part(it)).map_or(rest.len(), |at| at + skip);
@@ -169,7 +169,7 @@ impl<'a> Lexer<'a> {
         Ok(Value { text: &self.text[start..self.at], name })
     }
 
-    /// The number after `#`, which distinguishes equal names; zero without one.
+    /// Reads the number after `#`, which distinguishes equal names; zero without one.
     fn repetition(&mut self) -> Result<u32> {
         if !self.text[self.at..].starts_with('#') {
             return Ok(0);
@@ -202,7 +202,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// The character after a backslash.
+    /// Reads the character after a backslash.
     fn escape(&mut self) -> Result<char> {
         let start = self.at;
         let known = match self.text[start + 1..].chars().next() {
@@ -232,7 +232,7 @@ pub(super) fn is_name(it: char) -> bool {
     it.is_ascii_alphanumeric() || matches!(it, '_' | '.')
 }
 
-/// The number of bytes of the value at the beginning of a text: names, and numbers in brackets.
+/// Returns the number of bytes of the value at the beginning of a text: names, and numbers in brackets.
 pub(super) fn value_len(text: &str) -> usize {
     let mut len = 0;
     loop {

@@ -1,4 +1,4 @@
-//! Elements of constant data as text, exactly.
+//! Formats and parses elements of constant data exactly.
 
 use crate::data::{DType, Kind, Literal, Scalar};
 use std::fmt::{self, Write};
@@ -37,10 +37,10 @@ fn element_bits(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(all)
 }
 
-/// Writes one element, given by its bits, with as many digits as are needed to read them back.
+/// Writes one element, passed as bits, with enough digits to read them back.
 ///
 /// # Errors
-/// Those of `f`.
+/// The errors of `f`.
 pub fn write_element(bits: u64, dtype: DType, f: &mut impl Write) -> fmt::Result {
     let scalar = Scalar::from_bits(bits, dtype);
     match scalar {
@@ -48,14 +48,14 @@ pub fn write_element(bits: u64, dtype: DType, f: &mut impl Write) -> fmt::Result
             f.write_str("nan")?;
             if bits == Scalar::Float(f64::NAN).to_bits(dtype) { Ok(()) } else { write!(f, ":{bits:#x}") }
         }
-        // The shortest digits of the narrow dtype, not those of its value as f64.
+        // Uses the shortest digits of the narrow dtype, not those of its value as f64.
         Scalar::Float(it) if dtype != DType::F64 => write!(f, "{:?}", it as f32),
         Scalar::Float(it) => write!(f, "{it:?}"),
         other => write!(f, "{other}"),
     }
 }
 
-/// The bits of an element from its text; `None` if the text is not an element of `dtype`.
+/// Parses the bits of an element; `None` if the text is not an element of `dtype`.
 pub fn element_from_text(text: &str, dtype: DType) -> Option<u64> {
     match dtype.kind() {
         Kind::Bool => text.parse().ok().map(|it: bool| it as u64),
@@ -69,7 +69,7 @@ pub fn element_from_text(text: &str, dtype: DType) -> Option<u64> {
             (held == value).then_some(bits)
         }
         Kind::Float if text == "nan" => Some(Scalar::Float(f64::NAN).to_bits(dtype)),
-        // Rust accepts more words than the text form: `infinity`, `NaN`.
+        // Rust accepts additional words: `infinity`, `NaN`.
         Kind::Float if !matches!(text, "inf" | "-inf") && text.contains(['i', 'n', 'N', 'I']) => None,
         Kind::Float => {
             let bits = match dtype {
@@ -82,7 +82,7 @@ pub fn element_from_text(text: &str, dtype: DType) -> Option<u64> {
     }
 }
 
-/// The bits after `nan:0x`; `None` if they are not a nan of `dtype`.
+/// Parses the bits after `nan:0x`; `None` if they are not a NaN of `dtype`.
 pub(super) fn nan_from_hex(digits: &str, dtype: DType) -> Option<u64> {
     let bits = u64::from_str_radix(digits, 16).ok()?;
     let fits = bits <= u64::MAX >> (64 - 8 * dtype.size());
@@ -90,7 +90,7 @@ pub(super) fn nan_from_hex(digits: &str, dtype: DType) -> Option<u64> {
     (fits && nan).then_some(bits)
 }
 
-/// Bytes from pairs of hexadecimal digits.
+/// Parses bytes from pairs of hexadecimal digits.
 pub(super) fn bytes_from_hex(digits: &str) -> Option<Vec<u8>> {
     let pairs = digits.as_bytes().chunks(2);
     let byte = |pair: &[u8]| std::str::from_utf8(pair).ok().and_then(|it| u8::from_str_radix(it, 16).ok());

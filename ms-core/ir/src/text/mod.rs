@@ -1,5 +1,5 @@
-//! The text form of graphs, `.msir`: printed by [`Display`](std::fmt::Display) and
-//! [`with_locations`], read by [`parse`].
+//! Defines the text form of graphs, `.msir`: [`Display`](std::fmt::Display) and [`with_locations`] print it, and
+//! [`parse`] reads it.
 //!
 //! ```text
 //! graph @layer(%x: f32[64, 10], %bias: f32[10]) -> (f32[64, 10]) {
@@ -16,9 +16,9 @@
 //! }
 //! ```
 //!
-//! The last graph is the main one. Those before it are the regions of its nodes, each written once,
-//! before the first graph that uses it; a graph that is written once is stored once. White space is
-//! insignificant, and `//` starts a comment.
+//! The last graph is the main one. Those before it are the regions of its nodes, each written once, before the first
+//! graph that uses it. A graph that is written once is stored once. White space is insignificant, and `//` starts a
+//! comment.
 //!
 //! ```text
 //! text     = graph+
@@ -35,11 +35,10 @@
 //! float    = with a point or an exponent, or inf, -inf, nan, nan:0x (its bits)
 //! ```
 //!
-//! An input that is not written as a number has a [name](Graph::input_name): that of an argument,
-//! or the path of a parameter in the cell of the graph. Names of other values are arbitrary, and
-//! are not kept; [`parse`] numbers values in the order of their definition. A value without a name
-//! is printed with the number of its [`ValueId`](crate::ValueId). Floats are written with as
-//! many digits as are needed to read the same bits.
+//! An input that is not written as a number has a [name](Graph::input_name). This is the name of an argument, or a
+//! parameter's path in the cell of the graph. Names of other values are arbitrary and are not stored; [`parse`] numbers
+//! values in the order of their definition. A value without a name is printed with the number of its
+//! [`ValueId`](crate::ir::ValueId). Floats are written with enough digits to read the same bits.
 
 mod lex;
 mod literal;

@@ -1,4 +1,4 @@
-//! Values as text: inputs that have names by these, all other values by their numbers.
+//! Formats values as text: named inputs by name, all other values by number.
 
 use super::lex::{value_len, write_string};
 use crate::{Def, Graph, ValueId};
@@ -10,12 +10,12 @@ use std::sync::Arc;
 #[doc(hidden)]
 pub struct InputNames<'a> {
     names: &'a [Option<Arc<str>>],
-    /// For each input, the number of inputs before it with the same name; empty if all names differ.
+    /// The number of inputs before each input with the same name; empty if all names differ.
     numbers: Vec<u32>,
 }
 
 impl<'a> InputNames<'a> {
-    /// The texts of inputs with these names, in order; further inputs have no names.
+    /// Formats inputs with these names, in order. Further inputs are unnamed.
     pub fn of(names: &'a [Option<Arc<str>>]) -> Self {
         let mut used: FxHashMap<&str, u32> = FxHashMap::default();
         let mut number = |name: &'a Option<Arc<str>>| {
@@ -27,7 +27,7 @@ impl<'a> InputNames<'a> {
         Self { names, numbers: if numbers.iter().any(|&it| it > 0) { numbers } else { Vec::new() } }
     }
 
-    /// The input at a position as text, `%fc1.weight`, if it has a name.
+    /// Formats the input at a position, `%fc1.weight`, if it has a name.
     pub fn show(&self, at: usize) -> Option<impl Display + use<'a>> {
         let name = self.names.get(at)?.as_deref()?;
         let number = self.numbers.get(at).copied().unwrap_or(0);
@@ -42,12 +42,12 @@ impl<'a> InputNames<'a> {
     }
 }
 
-/// Returns whether a name is read as itself without quotes, and not as a number.
+/// Returns whether a name can be read back without quotes and is not a number.
 fn is_plain(name: &str) -> bool {
     !name.is_empty() && value_len(name) == name.len() && !is_number(name)
 }
 
-/// Returns whether a text is that of a value without a name.
+/// Returns whether a text stands for a value without a name.
 pub(super) fn is_number(text: &str) -> bool {
     text.bytes().all(|it| it.is_ascii_digit())
 }
@@ -60,12 +60,12 @@ pub struct ValueNames<'a> {
 }
 
 impl<'a> ValueNames<'a> {
-    /// The texts of the values of a graph, which may be broken.
+    /// Formats the values of a graph, which may be malformed.
     pub fn of(graph: &'a Graph) -> Self {
         Self { graph, inputs: InputNames::of(graph.input_names()) }
     }
 
-    /// A value as text: `%fc1.weight`, or `%3`.
+    /// Formats a value: `%fc1.weight`, or `%3`.
     pub fn show(&self, id: ValueId) -> impl Display {
         let exists = (id.0 as usize) < self.graph.value_count();
         let input = match exists.then(|| self.graph.value(id).def) {

@@ -1,4 +1,4 @@
-//! Graphs to text.
+//! Prints graphs as text.
 
 use super::lex::{is_name, write_string};
 use super::literal::{write_element, write_literal};
@@ -15,7 +15,7 @@ impl Display for Graph {
     }
 }
 
-/// The text of a graph, with the user's lines as comments after its nodes.
+/// Formats a graph with the user's source locations as comments after its nodes.
 pub fn with_locations(graph: &Graph) -> String {
     let mut out = String::new();
     Printer::new(graph, true).print(graph, &mut out).expect("a string takes any text");
@@ -25,7 +25,7 @@ pub fn with_locations(graph: &Graph) -> String {
 struct Printer<'a> {
     /// All graphs, regions before the graphs that use them.
     graphs: Vec<&'a Graph>,
-    /// The number of each graph among those of equal names.
+    /// The number of each graph among those with the same name.
     numbers: FxHashMap<*const Graph, u32>,
     locations: bool,
 }
@@ -121,7 +121,7 @@ fn values(f: &mut impl Write, names: &ValueNames<'_>, ids: &[ValueId]) -> fmt::R
     list(f, ids, |f, &id| write!(f, "{}", names.show(id)))
 }
 
-/// Writes the type of a value, or `?` if a broken graph has no such value.
+/// Writes the type of a value, or `?` if a malformed graph has no such value.
 fn type_of(graph: &Graph, id: ValueId, f: &mut impl Write) -> fmt::Result {
     if (id.0 as usize) < graph.value_count() { write!(f, "{}", graph.ty(id)) } else { f.write_str("?") }
 }
@@ -133,7 +133,7 @@ pub fn write_attrs(op: Op, attrs: &Attrs, f: &mut impl Write) -> fmt::Result {
         return Ok(());
     }
     f.write_str(" {")?;
-    // A node whose attributes do not fit its op is printed in reports, too.
+    // Reports also print a node with attributes that do not fit its op.
     let names = op.0.attrs.iter().map(|it| it.name).chain(std::iter::repeat("?"));
     let named: Vec<_> = names.zip(attrs.as_slice()).collect();
     list(f, &named, |f, (name, attr)| {

@@ -65,7 +65,7 @@ graph @main(%x: f32[2], %y.1: f32[2]) -> (f32[2]) {
     assert_eq!(read(text).to_string(), want);
 }
 
-/// Names of inputs as text, and that they are read back.
+/// Names of inputs are printed and read back.
 #[test]
 fn names_of_inputs_come_back() {
     let cases: [(&[&str], &str); 9] = [
@@ -73,7 +73,7 @@ fn names_of_inputs_come_back() {
         (&["layers[12].weight", "[0].w", "h[1][2]"], "%layers[12].weight %[0].w %h[1][2]"),
         (&["", "x"], "%0 %x"),
         (&["x", "y", "x", "x"], "%x %y %x#1 %x#2"),
-        // Names that read as a number, or as the second of equal names.
+        // Names that look like a number, or like the second of equal names.
         (&["1", "", "x", "x", "x#1"], "%\"1\" %1 %x %x#1 %\"x#1\""),
         (&["h[\"w\"]", "a b", "größe"], "%\"h[\\\"w\\\"]\" %\"a b\" %\"größe\""),
         (&["a[", "a[]", "a[b]", "a]"], "%\"a[\" %\"a[]\" %\"a[b]\" %\"a]\""),
@@ -151,7 +151,7 @@ fn literals_are_short_where_they_can_be() {
     }
 }
 
-/// Errors and their positions.
+/// Errors state their positions.
 #[test]
 fn errors_say_what_was_expected() {
     let cases = [
@@ -179,7 +179,7 @@ fn errors_say_what_was_expected() {
         ("graph @f() -> () { one {value = bool[](0x02)}", "expected 1 elements of bool"),
         ("graph @f() -> () { one {value = nan:0x1} : ()", "1, column 33: these are not the bits of a nan of f64"),
         ("graph @f() -> () { one {value = f64[9, 9, 99999999](1, ..)}", "at most 1 GiB together"),
-        // The second one alone would be as large as they may be.
+        // The second one alone would have the maximum size.
         ("graph @f() -> () { one {value = i8[9](1, ..)} : () one {value = f64[134217728](1, ..)}", "1 GiB together"),
         ("graph @f() -> () { %1 = plain : f32[], f32[]", "expected as many types as results, 1, found 2"),
         ("graph @f(%x: f32[], %x: f32[])", "1, column 21: `%x` is defined twice"),

@@ -1,4 +1,4 @@
-//! A stream of tokens with one token of lookahead.
+//! Provides a stream of tokens with one token of lookahead.
 
 use super::lex::{Lexer, Token, Value};
 use super::literal::{element_from_text, nan_from_hex};
@@ -18,20 +18,20 @@ pub struct Tokens<'a> {
 }
 
 impl<'a> Tokens<'a> {
-    /// The tokens of `text`.
+    /// Creates the tokens of `text`.
     ///
     /// # Errors
-    /// As for [`Tokens::advance`].
+    /// See [`Tokens::advance`].
     pub fn new(text: &'a str) -> Result<Self> {
         let mut tokens = Self { lexer: Lexer::new(text), token: Token::End, at: 0, end: 0 };
         tokens.advance()?;
         Ok(tokens)
     }
 
-    /// Reads a value; returns the byte at which it begins, too.
+    /// Reads a value and returns it with the byte at which it begins.
     ///
     /// # Errors
-    /// When another token is next.
+    /// Fails when another token is next.
     pub fn value(&mut self, what: &str) -> Result<(Value<'a>, usize)> {
         match &self.token {
             Token::Value(value) if !value.text.is_empty() => {
@@ -46,7 +46,7 @@ impl<'a> Tokens<'a> {
     /// Reads this word.
     ///
     /// # Errors
-    /// When another token is next.
+    /// Fails when another token is next.
     pub fn word(&mut self, word: &str) -> Result<()> {
         if self.token != Token::Word(word) {
             return Err(self.expected(&format!("`{word}`")));
@@ -57,7 +57,7 @@ impl<'a> Tokens<'a> {
     /// Reads a symbol that opens or closes `what`.
     ///
     /// # Errors
-    /// When another token is next.
+    /// Fails when another token is next.
     pub fn symbol(&mut self, symbol: char, what: &str) -> Result<()> {
         if self.eat(symbol)? { Ok(()) } else { Err(self.expected(&format!("`{symbol}` ({what})"))) }
     }
@@ -65,7 +65,7 @@ impl<'a> Tokens<'a> {
     /// Returns whether another item follows in a list that ends in `end`.
     ///
     /// # Errors
-    /// When neither a comma nor `end` is next.
+    /// Fails when neither a comma nor `end` is next.
     pub fn more(&mut self, end: char) -> Result<bool> {
         if self.eat(',')? {
             return Ok(true);
@@ -73,10 +73,10 @@ impl<'a> Tokens<'a> {
         if self.eat(end)? { Ok(false) } else { Err(self.expected(&format!("`,` or `{end}`"))) }
     }
 
-    /// Reads a symbol if it is next; returns whether it was.
+    /// Reads a symbol if it is next, and returns whether it was.
     ///
     /// # Errors
-    /// As for [`Tokens::advance`].
+    /// See [`Tokens::advance`].
     pub fn eat(&mut self, symbol: char) -> Result<bool> {
         let there = self.token == Token::Symbol(symbol);
         if there {
@@ -95,7 +95,7 @@ impl<'a> Tokens<'a> {
         Ok(())
     }
 
-    /// An error at the next token, where `what` is expected.
+    /// Creates an error at the next token, where `what` is expected.
     pub fn expected(&self, what: &str) -> Error {
         let found = match self.token {
             Token::End => "the end of the text".to_string(),
@@ -111,7 +111,7 @@ impl<'a> Tokens<'a> {
     /// Reads an element of a dtype, and returns its bits.
     ///
     /// # Errors
-    /// When another token is next, or the element is out of the range of the dtype.
+    /// Fails when another token is next, or the element is out of the range of the dtype.
     pub fn element(&mut self, dtype: DType) -> Result<u64> {
         let start = self.at;
         let (Token::Word(text) | Token::Number(text)) = self.token else {
@@ -133,7 +133,7 @@ impl<'a> Tokens<'a> {
     /// Reads a name that `of` maps to a value.
     ///
     /// # Errors
-    /// When another token is next.
+    /// Fails when another token is next.
     pub fn named<T>(&mut self, what: &str, of: impl FnOnce(&str) -> Option<T>) -> Result<T> {
         let found = match self.token {
             Token::Word(word) => of(word),
@@ -147,7 +147,7 @@ impl<'a> Tokens<'a> {
     /// Reads an integer.
     ///
     /// # Errors
-    /// When another token is next, or the integer does not fit in 64 bits.
+    /// Fails when another token is next, or the integer does not fit in 64 bits.
     pub fn int(&mut self) -> Result<i64> {
         let int = match self.token {
             Token::Number(text) => text.parse().ok(),
@@ -158,12 +158,12 @@ impl<'a> Tokens<'a> {
         Ok(int)
     }
 
-    /// A [`Code::Parse`](crate::Code::Parse) error at byte `at`, with line and column.
+    /// Creates a [`Code::Parse`](crate::Code::Parse) error at byte `at`, with line and column.
     pub fn error(&self, at: usize, message: impl std::fmt::Display) -> Error {
         self.lexer.error(at, message)
     }
 
-    /// The text from byte `at` to the end of the next token.
+    /// Returns the text from byte `at` to the end of the next token.
     pub fn since(&self, at: usize) -> &'a str {
         self.lexer.since(at)
     }

@@ -1,11 +1,9 @@
-//! Comparisons in annotated code: `x < y` returns a bool for host values and a tensor
-//! of bools for tensors.
+//! Implements comparisons in annotated code: `x < y` returns a bool for host values, and a bool tensor for tensors.
 //!
-//! `x < y` becomes `Subject(&x).lt(&y)`. If `x` is a tensor, this resolves to an inherent method of
-//! `Subject<Tensor>`, which takes all operands; so the result is known to be a tensor even while
-//! the type of a literal operand is not inferred yet; `x == 2.0` becomes `Subject(&x).is(&2.0)`, so
-//! that this holds for parameters too. In all other cases it resolves to the method of [`Compare`],
-//! which depends on both types.
+//! `x < y` expands to `Subject(&x).lt(&y)`. If `x` is a tensor, this resolves to an inherent method of
+//! `Subject<Tensor>`, which accepts all operands. So the result is known to be a tensor even before the type of a
+//! literal operand is inferred. `x == 2.0` expands to `Subject(&x).is(&2.0)`, so that this holds for parameters too. In
+//! all other cases it resolves to the method of [`Compare`], which depends on both types.
 
 use crate::ops::{IntoOperand, equal, greater, greater_equal, less, less_equal, not_equal};
 use crate::tensor::{Parameter, Tensor};
@@ -132,7 +130,7 @@ macro_rules! subjects {
     ($($left:ty: $($method:ident $op:ident),*;)*) => {$(
         impl Subject<'_, $left> {
             $(
-                /// The comparison of a tensor with anything that can be an operand.
+                /// Compares a tensor with anything that can be an operand.
                 #[track_caller]
                 pub fn $method<R: IntoOperand + ?Sized>(&self, rhs: &R) -> Tensor {
                     $op(self.0.operand(), rhs.operand())
@@ -142,8 +140,7 @@ macro_rules! subjects {
     )*};
 }
 
-// `==` of parameters tests whether they are the same slot, as outside annotated code; a literal
-// is not a slot.
+// `==` of parameters tests whether they are the same slot, as outside annotated code. A literal is not a slot.
 subjects! {
     Tensor: eq equal, ne not_equal, is equal, is_not not_equal,
         lt less, le less_equal, gt greater, ge greater_equal;
@@ -153,8 +150,8 @@ subjects! {
     &Parameter: is equal, is_not not_equal, lt less, le less_equal, gt greater, ge greater_equal;
 }
 
-// Pairs are enumerated: for a type parameter in either position rustc cannot rule out that another
-// crate compares the two natively.
+// Pairs are enumerated. For a type parameter in either position, rustc cannot rule out that another crate compares the
+// two natively.
 macro_rules! equals {
     ($($l:ty, $r:ty;)*) => {$(
         #[diagnostic::do_not_recommend]
@@ -227,7 +224,7 @@ pub trait Case<Literal> {
     /// `bool`, or a tensor of bools.
     type Output;
 
-    /// Whether it equals the literal.
+    /// Returns whether it equals the literal.
     fn is(&self, literal: Literal) -> Self::Output;
 }
 
@@ -276,13 +273,13 @@ tensor_cases! {
     Parameter, i64; Parameter, f64; Parameter, bool;
 }
 
-/// A copy of the scrutinee, since the arms may mutate it.
+/// Copies the scrutinee, since the arms may mutate it.
 #[inline]
 pub fn matched<T: Clone>(subject: &T) -> T {
     subject.clone()
 }
 
-/// Whether `subject` equals the literal of a pattern.
+/// Returns whether `subject` equals the literal of a pattern.
 #[track_caller]
 #[inline]
 pub fn case<T: Case<L>, L>(subject: &T, literal: L) -> T::Output {

@@ -1,10 +1,10 @@
-//! Operands that are tensors.
+//! Converts operands to tensors.
 
 use super::parameter::Parameter;
 use super::tensor::Tensor;
 use std::borrow::Cow;
 
-/// An operand that is a tensor: tensors, parameters (read at that point), and references to them.
+/// An operand that converts to a tensor: tensors, parameters (read at that point), and references to them.
 ///
 /// ```
 /// use ms_core::{Parameter, Tensor, ops, tensor, tensor::AsTensor};

@@ -1,4 +1,4 @@
-//! Dispatch of ops: to the eager executor, the tape, or the tracer.
+//! Dispatches ops to the eager executor, the tape or the tracer.
 
 use super::escape::escaped;
 use super::parameter::Parameter;
@@ -21,35 +21,35 @@ use std::sync::OnceLock;
 /// ```
 pub type Outputs = SmallVec<[Tensor; 1]>;
 
-/// One application of an op.
+/// An application of an op.
 #[derive(Clone, Copy)]
 pub struct OpCall<'a> {
-    /// Which op.
+    /// The op.
     pub op: Op,
-    /// Its attributes.
+    /// The attributes.
     pub attrs: &'a Attrs,
-    /// Its operands.
+    /// The operands.
     pub inputs: &'a [&'a Tensor],
-    /// The user's line.
+    /// The user's source location.
     pub location: &'static Location<'static>,
 }
 
 /// A loop over the elements along the first axis of a tensor.
 #[derive(Clone, Copy)]
 pub struct Scan<'a> {
-    /// One iteration: from the carries and an element to the next carries, of the same types.
+    /// Runs one iteration: maps the carries and an element to the next carries of the same types.
     pub step: &'a dyn Fn(&[Tensor], &Tensor) -> Vec<Tensor>,
     /// The carries before the first iteration.
     pub carries: &'a [Tensor],
-    /// The tensor.
+    /// The tensor to iterate over.
     pub sequence: &'a Tensor,
-    /// The size of its first axis, not zero.
+    /// The size of the tensor's first axis, not zero.
     pub length: usize,
-    /// The user's line.
+    /// The user's source location.
     pub location: &'static Location<'static>,
 }
 
-/// How a dispatcher handles ops.
+/// The way in which a dispatcher handles ops.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DispatchMode {
     /// Executes them.
@@ -60,62 +60,61 @@ pub enum DispatchMode {
     Trace,
 }
 
-/// Applies ops and reads values: implemented by eager execution, the tape, and tracing.
+/// Applies ops and reads values. Eager execution, the tape and tracing implement it.
 pub trait Dispatcher {
     /// Applies an op.
     ///
     /// # Errors
-    /// Those of the op's rules. While tracing there are none: the error is recorded and the results
-    /// are poisoned.
+    /// The errors of the op's rules. While tracing there are none: the error is recorded and the results are poisoned.
     fn apply(&self, call: OpCall<'_>) -> Result<Outputs>;
 
-    /// The final carries of a loop, and the first carry after every iteration along a new first
-    /// axis; `None` if iterations should be executed one by one.
+    /// Returns the final carries of a loop, and the first carry after every iteration along a new first axis. Returns
+    /// `None` if iterations should be executed one by one.
     fn scan(&self, _scan: &Scan<'_>) -> Option<(Vec<Tensor>, Tensor)> {
         None
     }
 
-    /// A number of the host, converted to `dtype`, as an operand.
+    /// Returns a host scalar, converted to `dtype`, as an operand.
     ///
     /// # Errors
-    /// While tracing as for [`Dispatcher::apply`].
+    /// While tracing, see [`Dispatcher::apply`].
     fn number(&self, value: Scalar, dtype: DType, _location: &'static Location<'static>) -> Result<Tensor> {
         Ok(Tensor::from_number(value, dtype))
     }
 
-    /// The value of a parameter at this point of the program.
+    /// Returns the value of a parameter at this point of the program.
     ///
     /// # Errors
-    /// When the parameter cannot be read here.
+    /// Fails when the parameter cannot be read here.
     #[track_caller]
     fn read_parameter(&self, parameter: &Parameter) -> Result<Tensor>;
 
     /// Writes a parameter at this point of the program.
     ///
     /// # Errors
-    /// When the value is of another type than the slot.
+    /// Fails when the type of the value differs from the slot's.
     #[track_caller]
     fn write_parameter(&self, parameter: &Parameter, value: &Tensor) -> Result<()>;
 
-    /// [`Dispatcher::write_parameter`] of a value that nothing else has: the next state of a generator. The slot keeps
-    /// its old value if the work that computes the new one fails on a device.
+    /// Writes a parameter like [`Dispatcher::write_parameter`], with a value without other references: the next state
+    /// of a generator. The slot keeps its old value if the work that computes the new one fails on a device.
     ///
     /// # Errors
-    /// As for [`Dispatcher::write_parameter`].
+    /// See [`Dispatcher::write_parameter`].
     #[track_caller]
     fn advance_parameter(&self, parameter: &Parameter, value: &Tensor) -> Result<()> {
         self.write_parameter(parameter, value)
     }
 
-    /// The result of an op that fails before it is applied at this line.
+    /// Returns the result of an op that fails before it is applied at this location.
     ///
     /// # Errors
-    /// `error`, unless errors are recorded: then a poisoned result.
+    /// `error`, unless errors are recorded; then returns a poisoned result.
     fn refused(&self, error: Error, location: &'static Location<'static>) -> Result<Tensor> {
         Err(error.at(location))
     }
 
-    /// The error of reading the value of a traced tensor; may unwind to the trace's boundary.
+    /// Returns the error of reading the value of a traced tensor. May unwind to the trace's boundary.
     #[track_caller]
     fn refuse_read(&self, traced: &Traced) -> Error {
         escaped(traced).at(Location::caller())
@@ -127,36 +126,35 @@ pub trait Dispatcher {
         raise(escaped(traced))
     }
 
-    /// The error of using this tensor, if a completed region of control flow left it where the
-    /// trace does not see it.
+    /// Returns the error of using this tensor if it leaked out of a completed region of control flow without the
+    /// trace's knowledge.
     fn escape(&self, _tensor: &Tensor) -> Option<Error> {
         None
     }
 
-    /// Records that the user reads the elements of a tensor as host numbers.
+    /// Records that the user reads the elements of a tensor as host scalars.
     fn note_read(&self, _tensor: &Tensor, _location: &'static Location<'static>) {}
 
-    /// Records that `alias` has the elements of `tensor` under a new identity, and is the same
-    /// value.
+    /// Records that `alias` is the value of `tensor` under a new identity.
     fn alias(&self, _tensor: &Tensor, _alias: &Tensor) {}
 
     /// Records that `copy` is a copy of `tensor` on another device.
     fn copied(&self, _tensor: &Tensor, _copy: &Tensor) {}
 
-    /// The array on this device, or on that of the settings.
+    /// Copies the array to this device, or to the device of the settings.
     ///
     /// # Errors
-    /// [`Code::DeviceUnavailable`](crate::Code::DeviceUnavailable); those of the device.
+    /// [`Code::DeviceUnavailable`](crate::Code::DeviceUnavailable); the errors of the device.
     fn place(&self, array: Array, device: Option<Device>) -> Result<Array> {
         eager().place(array, device)
     }
 
-    /// How it handles ops.
+    /// Returns how the dispatcher handles ops.
     fn mode(&self) -> DispatchMode {
         DispatchMode::Eager
     }
 
-    /// This dispatcher as its own type, for the modules that define one.
+    /// Returns this dispatcher as `Any`, for the modules that define one.
     fn as_any(self: Rc<Self>) -> Option<Rc<dyn Any>> {
         None
     }
@@ -182,18 +180,18 @@ pub fn dispatcher<R>(f: impl FnOnce(&dyn Dispatcher) -> R) -> R {
     }
 }
 
-/// How the dispatcher of this thread handles ops.
+/// Returns how the dispatcher of this thread handles ops.
 #[inline]
 pub fn dispatch_mode() -> DispatchMode {
     STACK.with(|stack| stack.borrow().last().map_or(DispatchMode::Eager, |it| it.mode()))
 }
 
-/// The dispatcher on top of this thread's stack; `None` if ops are executed eagerly.
+/// Returns the dispatcher on top of this thread's stack; `None` if ops are executed eagerly.
 pub fn current_dispatcher() -> Option<Rc<dyn Dispatcher>> {
     STACK.with(|stack| stack.borrow().last().cloned())
 }
 
-/// The executor outside of traces.
+/// Returns the executor outside of traces.
 pub fn eager() -> &'static dyn Dispatcher {
     static EAGER: OnceLock<&'static (dyn Dispatcher + Sync)> = OnceLock::new();
     *EAGER.get_or_init(|| {
@@ -217,7 +215,7 @@ pub fn with_dispatcher<R>(top: Rc<dyn Dispatcher>, f: impl FnOnce() -> R) -> R {
 /// Applies an op through the current dispatcher.
 ///
 /// # Errors
-/// Those of the op's rules.
+/// The errors of the op's rules.
 #[track_caller]
 #[inline]
 pub fn apply(op: Op, attrs: &Attrs, inputs: &[&Tensor]) -> Result<Outputs> {
@@ -225,7 +223,7 @@ pub fn apply(op: Op, attrs: &Attrs, inputs: &[&Tensor]) -> Result<Outputs> {
     dispatcher(|it| it.apply(OpCall { op, attrs, inputs, location }))
 }
 
-/// Applies an op with one result; raises errors of its rules at the caller's line.
+/// Applies an op with one result. Raises errors of its rules at the caller's location.
 #[track_caller]
 #[inline]
 pub fn apply1(op: Op, attrs: &Attrs, inputs: &[&Tensor]) -> Tensor {
@@ -235,8 +233,8 @@ pub fn apply1(op: Op, attrs: &Attrs, inputs: &[&Tensor]) -> Tensor {
     }
 }
 
-/// The result of an op that fails before it is applied: raises `error`, or, while tracing, records
-/// it and returns a poisoned result.
+/// Returns the result of an op that fails before it is applied. Raises `error`, or, while tracing, records it and
+/// returns a poisoned result.
 #[track_caller]
 #[cold]
 pub fn refused(error: Error) -> Tensor {
@@ -247,7 +245,7 @@ pub fn refused(error: Error) -> Tensor {
     }
 }
 
-/// Returns the first poisoned one of these tensors.
+/// Returns the first poisoned tensor.
 #[inline]
 pub fn first_poisoned(tensors: &[&Tensor]) -> Option<Tensor> {
     tensors.iter().find(|it| it.is_poisoned()).map(|&it| it.clone())

@@ -1,11 +1,9 @@
-//! Traced values outside the trace that makes them, and handles outside the region that they
-//! belong to.
+//! Detects traced values that escape their trace, and handles that escape their region.
 //!
-//! Both arms of a traced branch run, and the body of a traced loop runs once. Their changes of
-//! variables that the code names are carried to the code after them; changes of state that no name
-//! shows (a trait object, a static, a struct with interior mutability) are not detected, and remain
-//! when the region ends. So each clone of a tensor is stamped with the region in which it is made,
-//! and a tracer reports handles whose region is complete.
+//! Both arms of a traced branch run, and the body of a traced loop runs once. The trace carries their changes of named
+//! variables to the code after them. It does not detect changes of unnamed state (a trait object, a static, a struct
+//! with interior mutability). These remain when the region ends. So each clone of a tensor is stamped with the region
+//! in which it is created, and a tracer reports handles of completed regions.
 
 use super::tensor::{Tensor, Traced};
 use crate::error::{Code, Error};
@@ -21,13 +19,13 @@ static LIVE: Mutex<BTreeMap<u64, ThreadId>> = Mutex::new(BTreeMap::new());
 pub struct LiveTrace(u64);
 
 impl LiveTrace {
-    /// Begins the trace of this number.
+    /// Begins the trace with this number.
     pub fn begin(trace: u64) -> Self {
         LIVE.lock().unwrap_or_else(PoisonError::into_inner).insert(trace, thread::current().id());
         Self(trace)
     }
 
-    /// Its number.
+    /// Returns the number of the trace.
     pub fn number(&self) -> u64 {
         self.0
     }
@@ -42,18 +40,18 @@ impl Drop for LiveTrace {
 thread_local! {
     /// The innermost region of control flow that is open on this thread; 0 for none.
     static SCOPE: Cell<u32> = const { Cell::new(0) };
-    /// All that are open, outermost first.
+    /// All open regions, outermost first.
     static OPEN: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The innermost region that is open; 0 for none.
+/// Returns the innermost open region; 0 for none.
 #[inline]
 pub(super) fn scope() -> u32 {
     SCOPE.get()
 }
 
-/// The stamp of a clone of a handle with this stamp: that of the open region, unless the handle's
-/// own is complete. A clone of a tensor that was left behind counts as left behind as well.
+/// Returns the stamp of a clone of a handle with this stamp: the open region, unless the handle's own region is
+/// complete. A clone of a leaked tensor counts as leaked as well.
 #[inline]
 pub(super) fn scoped(stamp: u32) -> u32 {
     let scope = SCOPE.get();
@@ -66,13 +64,13 @@ fn outer(stamp: u32, scope: u32) -> u32 {
     if is_open { scope } else { stamp }
 }
 
-/// A region of control flow begins on this thread, or resumes.
+/// Begins or resumes a region of control flow on this thread.
 pub fn open_scope(region: u32) {
     SCOPE.set(region);
     OPEN.with_borrow_mut(|it| it.push(region));
 }
 
-/// It ends, or is suspended, with those inside of it.
+/// Ends or suspends a region, with the regions inside of it.
 pub fn close_scope(region: u32) {
     OPEN.with_borrow_mut(|it| {
         if let Some(at) = it.iter().rposition(|it| *it == region) {
@@ -82,7 +80,7 @@ pub fn close_scope(region: u32) {
     });
 }
 
-/// Runs `f` outside of all regions: it traces separately, or not at all.
+/// Runs `f` outside of all regions, for code that traces separately or not at all.
 pub fn outside_scopes<R>(f: impl FnOnce() -> R) -> R {
     struct Restore(Vec<u32>);
     impl Drop for Restore {
@@ -96,7 +94,7 @@ pub fn outside_scopes<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// The error of using a handle of a completed region; `what` names it.
+/// Returns the error of using a handle of a completed region; `what` names the region.
 pub fn left_behind(what: &str, tensor: &Tensor) -> Error {
     let message =
         format!("{what} that a branch or a loop left in a place its graph does not see is used outside of it");
@@ -105,8 +103,8 @@ pub fn left_behind(what: &str, tensor: &Tensor) -> Error {
     Error::new(Code::Escaped, message).with_operands([tensor.ty().to_string()]).help(help)
 }
 
-/// The error of using a traced value here: its trace is complete, is another one, or is under
-/// construction on another thread.
+/// Returns the error of using a traced value here. Its trace is complete, is not this one, or is under construction on
+/// another thread.
 pub fn escaped(traced: &Traced) -> Error {
     let thread = LIVE.lock().unwrap_or_else(PoisonError::into_inner).get(&traced.trace).copied();
     let error = if thread.is_some_and(|it| it != thread::current().id()) {

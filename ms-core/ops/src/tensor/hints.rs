@@ -1,14 +1,13 @@
-//! Rust's operators that tensors do not have, `x == y`, `x < y` and `x[i]`, for the sake of messages that say what to
-//! write instead.
+//! Gives hints for Rust operators that tensors lack: `x == y`, `x < y` and `x[i]`.
 //!
-//! Each is implemented under a bound that nothing satisfies, which is what rustc reports. Comparisons in annotated code
-//! do not come here: macros rewrite them.
+//! Each operator is implemented under an unsatisfiable bound, so that rustc reports the bound and its message.
+//! Comparisons in annotated code never reach these impls: macros rewrite them.
 
 use super::tensor::Tensor;
 use std::cmp::Ordering;
 use std::ops::Index;
 
-/// No tensor has operators of comparison. rustc shows no more than the name, so the name is the message.
+/// A bound that no type satisfies. rustc shows only its name, so the name is the message.
 pub trait ComparedByMethodsSuchAsLt<'a> {}
 
 impl<'a> PartialEq for Tensor
@@ -29,7 +28,7 @@ where
     }
 }
 
-/// No type is an index in brackets.
+/// A bound that no type satisfies.
 #[diagnostic::on_unimplemented(
     message = "tensors are not indexed by `[..]`",
     label = "a part of a tensor is a tensor, and no place in memory",
@@ -37,7 +36,7 @@ where
             `ms explain MS018`"
 )]
 pub trait InBrackets {
-    /// What it selects.
+    /// The result of indexing.
     type Part;
 }
 

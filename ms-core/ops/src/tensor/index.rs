@@ -1,4 +1,4 @@
-//! Index expressions: `x.i((.., 0..3, -1))`.
+//! Implements index expressions: `x.i((.., 0..3, -1))`.
 
 use super::as_tensor::AsTensor;
 use super::tensor::Tensor;
@@ -7,7 +7,7 @@ use ms_ir::data::{Dim, Dims, Strides};
 use smallvec::{SmallVec, smallvec};
 use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
-/// One part of an index expression.
+/// A part of an index expression.
 ///
 /// ```
 /// use ms_core::{tensor, tensor::Index};
@@ -17,22 +17,22 @@ use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToIncl
 /// ```
 #[derive(Clone, Debug)]
 pub enum Index {
-    /// One index, counted from the end when negative; the axis is removed.
+    /// A single index, counted from the end when negative. The axis is removed.
     At(isize),
     /// A range as in Python: bounds may be negative or open and are clamped; the axis is kept.
     Slice {
         /// The first position.
         start: Option<isize>,
-        /// One past the last position.
+        /// The position after the last one.
         stop: Option<isize>,
         /// The step, not zero; backwards when negative.
         step: isize,
     },
     /// A new axis of size one.
     NewAxis,
-    /// As many whole axes as the other parts leave over; at most one per expression.
+    /// The whole axes that the other parts leave. At most one per expression.
     Ellipsis,
-    /// Positions along an axis: integers, counted from the end when negative. Their axes replace it.
+    /// Indices along an axis: integers, counted from the end when negative. Their axes replace it.
     Positions(Tensor),
 }
 
@@ -46,7 +46,7 @@ pub enum Index {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NewAxis;
 
-/// All axes that the other parts of an index expression leave over.
+/// All axes that the other parts of an index expression leave.
 ///
 /// ```
 /// use ms_core::{tensor, tensor::Ellipsis};
@@ -56,7 +56,7 @@ pub struct NewAxis;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ellipsis;
 
-/// A range with a step, of [`WithStep::step`].
+/// A range with a step, from [`WithStep::step`].
 ///
 /// See the example of [`WithStep`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,7 +71,7 @@ pub struct Stepped<R>(R, isize);
 /// assert_eq!(x.i((1, (0..3).step(2))).to_vec::<i64>(), [4, 6]);
 /// ```
 pub trait WithStep: Sized {
-    /// The range with a step: every `step`-th position, backwards when negative.
+    /// Adds a step to the range: every `step`-th position, backwards when negative.
     fn step(self, step: isize) -> Stepped<Self>;
 }
 
@@ -88,7 +88,7 @@ pub trait IntoIndex {
     fn into_index(self) -> Index;
 }
 
-/// A conversion to a whole index expression: a part, a tuple of up to eight, a slice of them.
+/// A conversion to a whole index expression: a part, a tuple of up to eight, or a slice of parts.
 ///
 /// ```
 /// use ms_core::{tensor, tensor::IntoIndices};
@@ -141,12 +141,12 @@ fn slice(start: Option<isize>, stop: Option<isize>) -> Index {
     Index::Slice { start, stop, step: 1 }
 }
 
-/// An index as a signed number; one that `isize` cannot represent is past the end of every axis.
+/// Converts an index to a signed number. An index that `isize` cannot represent is past the end of every axis.
 fn bound(position: impl TryInto<isize>) -> isize {
     position.try_into().unwrap_or(isize::MAX)
 }
 
-/// One past an inclusive end; `None` for `-1`, the last index.
+/// Returns one past an inclusive end; `None` for `-1`, the last index.
 fn past(end: isize) -> Option<isize> {
     (end != -1).then_some(end.saturating_add(1))
 }
@@ -285,21 +285,21 @@ tuples! {
 pub struct Selection {
     /// The first position along each axis.
     pub starts: Dims,
-    /// How many positions along each axis.
+    /// The number of positions along each axis.
     pub sizes: Dims,
     /// The distance between indices along each axis.
     pub steps: Strides,
-    /// The shape of the result: without the axes that an integer selects, with the new ones.
+    /// The shape of the result, without the axes that an integer selects and with the new ones.
     pub shape: Dims,
 }
 
 impl Selection {
-    /// The selection of `indices` from a tensor of `shape`; whole axes for positions of a tensor. Bounds are
-    /// clamped to the axis, as in Python.
+    /// Resolves `indices` against a tensor of `shape`. Axes indexed by a tensor are selected whole. Bounds are clamped
+    /// to the axis, as in Python.
     ///
     /// # Errors
-    /// [`Code::OutOfRange`] for an integer outside its axis or more parts than axes,
-    /// [`Code::Argument`] for a step of zero or a second ellipsis.
+    /// [`Code::OutOfRange`] for an integer outside its axis or more parts than axes, [`Code::Argument`] for a step of
+    /// zero or a second ellipsis.
     pub fn resolve(indices: &[Index], shape: &[Dim]) -> Result<Self> {
         let used = indices.iter().filter(|it| !matches!(it, Index::NewAxis | Index::Ellipsis)).count();
         let Some(rest) = shape.len().checked_sub(used) else {
@@ -377,16 +377,17 @@ impl Selection {
         (0..axes).for_each(|_| self.push(Dim::new(0), shape[self.starts.len()], 1));
     }
 
-    /// Whether every element is selected in its order.
+    /// Returns whether every element is selected, in order.
     pub fn is_whole(&self, shape: &[Dim]) -> bool {
         let one = |size: Dim| size.as_const().is_some_and(|it| it <= 1);
         self.sizes[..] == *shape && self.steps.iter().zip(shape).all(|(&step, &size)| step == 1 || one(size))
     }
 }
 
-/// The first position and the number of those of a range of an axis of symbolic size, whose bounds are clamped.
+/// Returns the first position and the length of a range of an axis of symbolic size. The bounds are clamped.
 fn symbolic_range(start: Option<isize>, stop: Option<isize>, step: isize, size: Dim) -> (Dim, Dim) {
-    // One past the last position in the direction of the step, and what a bound in front of the axis is.
+    // The ends of the axis in the direction of the step: one past the last position, and the clamp of a bound before
+    // the axis.
     let (high, low) = if step > 0 { (size, Dim::new(0)) } else { (size - 1, Dim::signed(-1)) };
     let clamp = |bound: isize| match bound < 0 {
         true => size - (size - low).smaller(Dim::new(bound.unsigned_abs())),
@@ -396,11 +397,11 @@ fn symbolic_range(start: Option<isize>, stop: Option<isize>, step: isize, size: 
     let stop = stop.map_or(if step > 0 { high } else { low }, clamp);
     let distance = if step > 0 { stop - start } else { start - stop };
     let count = (distance.or_zero() + (step.unsigned_abs() - 1)) / step.unsigned_abs();
-    // A range without positions can begin in front of the axis.
+    // An empty range can begin before the axis.
     (if step > 0 { start } else { start.or_zero() }, count)
 }
 
-/// An index of an axis, counted from its end when negative.
+/// Returns an index of an axis, counted from its end when negative.
 fn place(at: isize, size: Dim) -> Dim {
     if at < 0 { size - at.unsigned_abs() } else { Dim::new(at as usize) }
 }
@@ -410,7 +411,7 @@ mod tests {
     use super::*;
     use ms_ir::data::Layout;
 
-    /// The positions that an expression selects from `0..numel` in row-major order, and its shape.
+    /// Returns the positions that an expression selects from `0..numel` in row-major order, and its shape.
     fn select(shape: &[usize], indices: impl IntoIndices) -> Result<(Vec<usize>, Vec<usize>)> {
         let dims: Dims = shape.iter().map(|&it| Dim::new(it)).collect();
         let it = Selection::resolve(&indices.into_indices(), &dims)?;

@@ -1,4 +1,4 @@
-//! Conversion from and to the arrays of the `ndarray` crate.
+//! Converts from and to the arrays of the `ndarray` crate.
 
 use super::tensor::Tensor;
 use crate::error::{Error, OrRaise, Result};
@@ -6,7 +6,7 @@ use ms_ir::data::{Array, Element};
 use ndarray::{ArrayBase, ArrayD, Data, Dimension, IxDyn};
 
 impl<T: Element, S: Data<Elem = T>, D: Dimension> From<&ArrayBase<S, D>> for Tensor {
-    /// A copy of the elements, in whatever order they lie.
+    /// Copies the elements, whatever their order in memory.
     fn from(array: &ArrayBase<S, D>) -> Self {
         let mut out = Array::zeros(array.shape(), T::DTYPE);
         out.as_mut_slice::<T>().iter_mut().zip(array).for_each(|(to, from)| *to = *from);
@@ -23,7 +23,7 @@ impl<T: Element, S: Data<Elem = T>, D: Dimension> From<ArrayBase<S, D>> for Tens
 impl<T: Element> TryFrom<&Tensor> for ArrayD<T> {
     type Error = Error;
 
-    /// A copy of the elements.
+    /// Copies the elements.
     ///
     /// # Errors
     /// [`Code::DType`](crate::Code::DType) when `T` is not the element type,

@@ -1,4 +1,4 @@
-//! Tensors from Rust's numbers, arrays and vectors, and the `tensor!` literal.
+//! Creates tensors from Rust's numbers, arrays and vectors, and by the `tensor!` literal.
 
 use super::tensor::Tensor;
 use crate::error::OrRaise;
@@ -13,8 +13,8 @@ fn parts<A: Nested>(data: &A) -> (Shape, Vec<A::Item>) {
 }
 
 impl Tensor {
-    /// The tensor of nested arrays with the numbers' Rust type, except that f64 becomes f32 and i32
-    /// becomes i64, since numbers without a suffix have these types.
+    /// Creates the tensor of nested arrays with the numbers' Rust type. The types of numbers without a suffix are
+    /// exceptions: f64 becomes f32, and i32 becomes i64.
     ///
     /// # Panics
     /// Raises [`Code::DType`](crate::Code::DType) for an f64 beyond the range of f32.
@@ -23,9 +23,8 @@ impl Tensor {
         Self::literal_of(data, Suffixes::default())
     }
 
-    /// [`Tensor::literal`] of items that are written with these suffixes, which preserve their
-    /// type:
-    /// the expansion of [`tensor!`](crate::tensor!).
+    /// Creates a tensor like [`Tensor::literal`] for items written with these suffixes, which preserve their type. It
+    /// is the expansion of [`tensor!`](crate::tensor!).
     #[doc(hidden)]
     #[track_caller]
     pub fn literal_of<A: Nested>(data: A, written: Suffixes) -> Self {
@@ -50,7 +49,7 @@ impl Tensor {
         Self::placed(out).or_raise()
     }
 
-    /// A one-dimensional tensor of `data`.
+    /// Creates a one-dimensional tensor of `data`.
     ///
     /// ```
     /// use ms_core::Tensor;
@@ -61,15 +60,15 @@ impl Tensor {
     }
 }
 
-/// A tensor from literal numbers: `tensor![1., 2.]` has one axis, `tensor![[1, 2], [3, 4]]` two.
+/// Creates a tensor from literal numbers: `tensor![1., 2.]` has one axis, `tensor![[1, 2], [3, 4]]` two.
 ///
-/// Unsuffixed floats make f32, unsuffixed integers i64, `true` and `false` bool; a suffix names
-/// another dtype: `tensor![1u8]`, `tensor![1f64]`. So do variables of other types than f64 and i32,
-/// which unsuffixed numbers have as well. A Rust type after a semicolon is that of the numbers and
-/// of the tensor: `tensor![x, y; f64]`. Ragged rows do not compile.
+/// Unsuffixed floats become f32, unsuffixed integers i64, `true` and `false` bool. A suffix names another dtype:
+/// `tensor![1u8]`, `tensor![1f64]`. Variables keep their type, except for f64 and i32, which are also the types of
+/// unsuffixed numbers. A Rust type after a semicolon is the type of the numbers and of the tensor: `tensor![x, y;
+/// f64]`. Ragged rows do not compile.
 ///
 /// # Panics
-/// Raises [`Code::DType`](crate::Code::DType) for a number beyond the range of f32 that is to be one.
+/// Raises [`Code::DType`](crate::Code::DType) for a number that exceeds the range of f32 and has that dtype.
 ///
 /// ```
 /// use ms_core::{DType, tensor};
@@ -95,8 +94,8 @@ macro_rules! tensor {
     };
 }
 
-/// The suffixes of the numbers in the source text of an expression, of the two types that numbers
-/// without a suffix also have.
+/// The suffixes of the numbers in the source text of an expression, for the two types that numbers without a suffix
+/// also have.
 #[doc(hidden)]
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Suffixes {
@@ -105,7 +104,7 @@ pub struct Suffixes {
 }
 
 impl Suffixes {
-    /// Those in `text`.
+    /// Finds the suffixes in `text`.
     #[must_use]
     pub const fn of(text: &str) -> Self {
         let text = text.as_bytes();
@@ -113,7 +112,7 @@ impl Suffixes {
     }
 }
 
-/// Whether a number in `text` ends with `suffix`.
+/// Returns whether a number in `text` ends with `suffix`.
 const fn has_number(text: &[u8], suffix: &[u8; 3]) -> bool {
     const fn is_word(it: u8) -> bool {
         it.is_ascii_alphanumeric() || it == b'_'
@@ -130,7 +129,7 @@ const fn has_number(text: &[u8], suffix: &[u8; 3]) -> bool {
         let number = at > first + 3 && text[first].is_ascii_digit();
         let hexadecimal = number && text[first + 1] == b'x';
         let ends = number && text[at - 3] == suffix[0] && text[at - 2] == suffix[1] && text[at - 1] == suffix[2];
-        // The digits of a hexadecimal number go up to `f`, but it is no float.
+        // The digits of a hexadecimal number include `f`, but it is not a float.
         if ends && !(hexadecimal && suffix[0] == b'f') {
             return true;
         }
@@ -140,7 +139,7 @@ const fn has_number(text: &[u8], suffix: &[u8; 3]) -> bool {
 }
 
 impl Tensor {
-    /// The tensor of nested arrays whose numbers are of the Rust type `T`.
+    /// Creates the tensor of nested arrays of the element type `T`.
     #[track_caller]
     pub fn of_items<T: Element, A: Nested<Item = T>>(data: A) -> Self {
         let (shape, elements) = parts(&data);
@@ -151,7 +150,7 @@ impl Tensor {
 macro_rules! from_numbers {
     ($($ty:ty)*) => {$(
         impl From<$ty> for Tensor {
-            /// A zero-dimensional tensor of exactly this type.
+            /// Creates a zero-dimensional tensor of exactly this type.
             #[track_caller]
             fn from(value: $ty) -> Self {
                 Self::placed(Array::from_slice(&[], &[value])).or_raise()
@@ -163,7 +162,7 @@ macro_rules! from_numbers {
 from_numbers! { bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 half::f16 half::bf16 }
 
 impl<A: Nested, const N: usize> From<[A; N]> for Tensor {
-    /// The tensor of nested arrays; their Rust type is the dtype.
+    /// Creates the tensor of nested arrays. Their Rust type is the dtype.
     #[track_caller]
     fn from(data: [A; N]) -> Self {
         Self::of_items(data)
@@ -192,7 +191,7 @@ impl<T: Element> From<&Vec<T>> for Tensor {
 }
 
 impl From<Scalar> for Tensor {
-    /// A zero-dimensional tensor of bool, i64 or f32, by the kind of the number.
+    /// Creates a zero-dimensional tensor of bool, i64 or f32, by the kind of the number.
     fn from(value: Scalar) -> Self {
         Self::placed(Array::full(&[], value, value.default_dtype())).or_raise()
     }

@@ -1,4 +1,4 @@
-//! The devices that tensors are on.
+//! Moves tensors between devices.
 
 use super::dispatch::{current_dispatcher, eager};
 use super::tensor::Tensor;
@@ -6,7 +6,7 @@ use crate::error::{Code, Error, OrRaise, Result};
 use ms_ir::data::{Array, Device, IntoDevice, is_host_only};
 
 impl Tensor {
-    /// The device that it is on.
+    /// Returns the device of the tensor.
     ///
     /// # Panics
     /// Raises [`Code::TracedValue`] while tracing: a compiled function runs on the device of its
@@ -24,12 +24,11 @@ impl Tensor {
         }
     }
 
-    /// The tensor on a device, which is copied there unless it is there.
+    /// Copies the tensor to a device, unless it is there already.
     ///
-    /// # Panics
-    /// Raises [`Code::DeviceUnavailable`] for a device that this machine or this program does not have,
-    /// [`Code::Argument`] for text that names none, [`Code::Memory`] when the device has no memory for it,
-    /// and [`Code::TracedValue`] while tracing.
+    /// # Panics Raises [`Code::DeviceUnavailable`] for a device that this machine or this program does not have, and
+    /// [`Code::Argument`] for text that names none. Raises [`Code::Memory`] when the device has no memory for it, and
+    /// [`Code::TracedValue`] while tracing.
     ///
     /// ```
     /// use ms_core::tensor;
@@ -40,10 +39,10 @@ impl Tensor {
         self.try_to(device).or_raise()
     }
 
-    /// The tensor on a device.
+    /// Copies the tensor to a device, unless it is there already.
     ///
     /// # Errors
-    /// As [`Tensor::to`] raises.
+    /// The errors that [`Tensor::to`] raises.
     pub fn try_to(&self, device: impl IntoDevice) -> Result<Self> {
         let device = device.into_device()?;
         let Some(array) = self.as_array() else { return Err(refuse_traced("to")) };
@@ -57,11 +56,11 @@ impl Tensor {
         Ok(moved)
     }
 
-    /// A new tensor of an array, on the device of the settings; [`Tensor::from_array`] leaves the array
-    /// where it is.
+    /// Creates a tensor of an array, on the device of the settings. [`Tensor::from_array`] leaves the array where it
+    /// is.
     ///
     /// # Errors
-    /// [`Code::DeviceUnavailable`]; those of the device.
+    /// [`Code::DeviceUnavailable`]; the errors of the device.
     pub fn placed(array: Array) -> Result<Self> {
         match is_host_only() {
             true => Ok(Self::from_array(array)),
@@ -69,10 +68,10 @@ impl Tensor {
         }
     }
 
-    /// This tensor on the device of the settings; a traced value has none.
+    /// Moves this tensor to the device of the settings. A traced value stays.
     ///
     /// # Errors
-    /// As [`Tensor::placed`].
+    /// See [`Tensor::placed`].
     pub(crate) fn here(self) -> Result<Self> {
         match self.as_array() {
             Some(array) if !is_host_only() => Self::placed(array.clone()),

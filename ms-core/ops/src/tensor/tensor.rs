@@ -1,4 +1,4 @@
-//! The one tensor type: an array, a number of the host, or a value of the trace that is being built.
+//! Defines the tensor type: an array, a host scalar, or a value of the graph under construction.
 
 use super::dispatch::{DispatchMode, current_dispatcher, dispatch_mode, dispatcher, eager};
 use super::escape::{escaped, scope, scoped};
@@ -10,10 +10,9 @@ use ms_ir::data::{
 use std::panic::Location;
 use std::sync::{Arc, Weak};
 
-/// An n-dimensional array, a number of the host, or a value of the graph that is being traced.
+/// An n-dimensional array, a host scalar, or a value of the graph that is being traced.
 ///
-/// Two words wide and cheap to clone: clones share memory. Ops return new tensors and never write
-/// into their operands.
+/// Two words wide and cheap to clone: clones share memory. Ops return new tensors and never write to their operands.
 ///
 /// ```
 /// use ms_core::{DType, tensor};
@@ -26,11 +25,11 @@ pub struct Tensor {
     /// The stamp of the region of control flow that this handle belongs to (see
     /// [`scoped`](super::escape::scoped)); 0 means none.
     stamp: u32,
-    // Kinds are told apart behind the pointer: a handle of two scalars is passed in registers.
+    // Kinds are distinguished behind the pointer, because a handle of two scalars is passed in registers.
     content: Arc<Content>,
 }
 
-/// While it exists, no tensor that is created has a certain identity.
+/// A guard: while it exists, no new tensor has the identity of this one.
 #[doc(hidden)]
 pub struct HeldIdentity {
     _content: Weak<Content>,
@@ -53,15 +52,15 @@ enum Content {
 pub enum Value<'a> {
     /// Elements in memory.
     Array(&'a Array),
-    /// A number of the host.
+    /// A host scalar.
     Number(&'a HostNumber),
 }
 
 impl<'a> Value<'a> {
-    /// The array, which a number makes at the first call.
+    /// Returns the array, which a host scalar creates at the first call.
     ///
     /// # Panics
-    /// As [`HostNumber::array`].
+    /// See [`HostNumber::array`].
     #[inline]
     pub fn to_array(self) -> &'a Array {
         match self {
@@ -82,17 +81,17 @@ impl Clone for Tensor {
 /// A value of a graph under construction.
 #[derive(Debug)]
 pub struct Traced {
-    /// The trace; numbers are never reused in a process.
+    /// The trace. Its number is never reused in a process.
     pub trace: u64,
     /// The graph of the trace's stack that defines the value.
     pub frame: u32,
     /// The value in that graph.
     pub value: u32,
-    /// Its type.
+    /// The type.
     pub ty: Type,
     /// The shape, if it is constant; otherwise it is empty.
     pub shape: Shape,
-    /// Set on the results of failed ops: ops on them are not reported again.
+    /// Whether this is the result of a failed op. Ops on it are not reported again.
     pub poisoned: bool,
 }
 
@@ -102,23 +101,23 @@ impl Tensor {
         Self { stamp: 0, content: Arc::new(content) }
     }
 
-    /// A tensor of an array, on the device of the array.
+    /// Creates a tensor of an array, on the device of the array.
     #[inline]
     pub fn from_array(array: Array) -> Self {
         Self::new(Content::Array(array))
     }
 
-    /// A zero-dimensional tensor of a number of the host, which has no array until one is needed.
+    /// Creates a zero-dimensional tensor of a host scalar, which has no array until one is needed.
     pub fn from_number(value: Scalar, dtype: DType) -> Self {
         Self::new(Content::Number(HostNumber::new(value, dtype)))
     }
 
-    /// A traced value.
+    /// Creates a tensor of a traced value.
     pub fn from_traced(traced: Traced) -> Self {
         Self::new(Content::Traced(traced))
     }
 
-    /// The region that this handle belongs to; 0 for none.
+    /// Returns the region that this handle belongs to; 0 for none.
     #[inline]
     #[doc(hidden)]
     pub fn stamp(&self) -> u32 {
@@ -130,14 +129,13 @@ impl Tensor {
         Self { stamp, content: self.content.clone() }
     }
 
-    /// A clone that belongs to the open region, whichever this handle belongs to: for results of a
-    /// region.
+    /// Clones the tensor into the open region, whatever region this handle belongs to. Used for results of a region.
     #[doc(hidden)]
     pub fn adopted(&self) -> Self {
         self.stamped(scope())
     }
 
-    /// This handle without a region: for values that outlive all of them.
+    /// Removes the region from this handle, for values that outlive all regions.
     #[inline]
     #[doc(hidden)]
     pub fn unstamped(mut self) -> Self {
@@ -145,7 +143,7 @@ impl Tensor {
         self
     }
 
-    /// The array, if this is not a traced value.
+    /// Returns the array, if this is not a traced value.
     #[inline]
     pub fn as_array(&self) -> Option<&Array> {
         match &*self.content {
@@ -155,10 +153,10 @@ impl Tensor {
         }
     }
 
-    /// The value of a tensor that is not traced, without making an array of a number.
+    /// Returns the value of a tensor that is not traced, without creating an array for a host scalar.
     ///
     /// # Errors
-    /// As for [`Tensor::array`].
+    /// See [`Tensor::array`].
     #[inline]
     pub fn as_value(&self) -> Result<Value<'_>> {
         match &*self.content {
@@ -168,7 +166,7 @@ impl Tensor {
         }
     }
 
-    /// The traced value, if this is one.
+    /// Returns the traced value, if this is one.
     #[inline]
     pub fn as_traced(&self) -> Option<&Traced> {
         match &*self.content {
@@ -177,30 +175,30 @@ impl Tensor {
         }
     }
 
-    /// Whether this is the result of an op that failed while tracing.
+    /// Returns whether this is the result of an op that failed while tracing.
     #[inline]
     pub fn is_poisoned(&self) -> bool {
         self.as_traced().is_some_and(|it| it.poisoned)
     }
 
-    /// Whether this is a value of a graph under construction.
+    /// Returns whether this is a value of a graph under construction.
     #[inline]
     pub fn is_traced(&self) -> bool {
         self.as_traced().is_some()
     }
 
-    /// The address that all clones of this tensor share while one of them lives.
+    /// Returns the address that all clones of this tensor share while one of them lives.
     pub fn identity(&self) -> usize {
         Arc::as_ptr(&self.content) as usize
     }
 
-    /// Keeps the identity from being used again, without the elements.
+    /// Prevents reuse of the identity, without keeping the elements alive.
     #[doc(hidden)]
     pub fn hold_identity(&self) -> HeldIdentity {
         HeldIdentity { _content: Arc::downgrade(&self.content) }
     }
 
-    /// The same elements under a new identity.
+    /// Returns the same elements under a new identity.
     ///
     /// ```
     /// use ms_core::tensor;
@@ -215,7 +213,7 @@ impl Tensor {
         }
     }
 
-    /// A tensor of `data` in row-major order.
+    /// Creates a tensor of `data` in row-major order.
     ///
     /// ```
     /// use ms_core::Tensor;
@@ -236,7 +234,7 @@ impl Tensor {
         in_op(|| Self::placed(Array::from_slice(&shape, data))).map_err(|it| it.with_op("from_slice"))
     }
 
-    /// A tensor of `data` in row-major order; raises [`Code::Shape`] when the shape does not fit.
+    /// Creates a tensor of `data` in row-major order. Raises [`Code::Shape`] when the shape does not fit.
     ///
     /// ```
     /// use ms_core::Tensor;
@@ -247,8 +245,8 @@ impl Tensor {
         Self::try_from_slice(shape, data).or_raise()
     }
 
-    /// A zero-dimensional tensor of the number's Rust type, except that f64 and i32, the types of
-    /// numbers without a suffix, become f32 and i64. `Tensor::from` preserves them.
+    /// Creates a zero-dimensional tensor of the number's Rust type. The types of numbers without a suffix are
+    /// exceptions: f64 becomes f32, and i32 becomes i64. `Tensor::from` preserves them.
     ///
     /// # Panics
     /// Raises [`Code::DType`] for an f64 beyond the range of f32.
@@ -265,7 +263,7 @@ impl Tensor {
         Self::placed(Array::full(&[], value, dtype)).or_raise()
     }
 
-    /// The element type.
+    /// Returns the element type.
     #[inline]
     pub fn dtype(&self) -> DType {
         match &*self.content {
@@ -275,7 +273,7 @@ impl Tensor {
         }
     }
 
-    /// The sizes of all dimensions. Raises [`Code::SymbolicShape`] for a symbolic dimension; use
+    /// Returns the sizes of all dimensions. Raises [`Code::SymbolicShape`] for a symbolic dimension; use
     /// [`Tensor::dim`] there.
     #[track_caller]
     #[inline]
@@ -288,7 +286,7 @@ impl Tensor {
         }
     }
 
-    /// Number of dimensions.
+    /// Returns the number of dimensions.
     #[track_caller]
     pub fn rank(&self) -> usize {
         match &*self.content {
@@ -299,7 +297,7 @@ impl Tensor {
         }
     }
 
-    /// The size of one dimension, constant or symbolic; a negative axis counts from the end.
+    /// Returns the size of one dimension, constant or symbolic. A negative axis counts from the end.
     ///
     /// ```
     /// use ms_core::Tensor;
@@ -319,7 +317,7 @@ impl Tensor {
         }
     }
 
-    /// The sizes of all dimensions, constant or symbolic.
+    /// Returns the sizes of all dimensions, constant or symbolic.
     #[track_caller]
     pub fn dims(&self) -> Dims {
         match &*self.content {
@@ -330,13 +328,13 @@ impl Tensor {
         }
     }
 
-    /// Number of elements.
+    /// Returns the number of elements.
     #[track_caller]
     pub fn numel(&self) -> usize {
         self.shape().iter().product()
     }
 
-    /// The type: dtype and dimensions.
+    /// Returns the type: dtype and dimensions.
     pub fn ty(&self) -> Type {
         match &*self.content {
             Content::Array(array) => array.ty(),
@@ -345,10 +343,10 @@ impl Tensor {
         }
     }
 
-    /// The array of a tensor that is not traced.
+    /// Returns the array of a tensor that is not traced.
     ///
     /// # Errors
-    /// [`Code::Escaped`] or [`Code::Thread`] for a traced value, which has left its trace.
+    /// [`Code::Escaped`] or [`Code::Thread`] for a traced value that has left its trace.
     #[inline]
     pub fn array(&self) -> Result<&Array> {
         match &*self.content {
@@ -358,11 +356,10 @@ impl Tensor {
         }
     }
 
-    /// The array of a tensor that is not traced, without copying its metadata if this is its only
-    /// handle.
+    /// Returns the array of a tensor that is not traced. Does not copy its metadata if this is its only handle.
     ///
     /// # Errors
-    /// As for [`Tensor::array`].
+    /// See [`Tensor::array`].
     pub fn into_array(self) -> Result<Array> {
         match Arc::try_unwrap(self.content) {
             Ok(Content::Array(array)) => Ok(array),
@@ -372,11 +369,11 @@ impl Tensor {
         }
     }
 
-    /// The array of the tensor.
+    /// Returns the array of the tensor.
     ///
     /// # Errors
-    /// [`Code::TracedValue`] while tracing; [`Code::Escaped`] for a tensor that a region of the
-    /// trace left where the trace does not see it.
+    /// [`Code::TracedValue`] while tracing; [`Code::Escaped`] for a tensor that leaked out of a region without the
+    /// trace's knowledge.
     #[track_caller]
     pub fn try_array(&self) -> Result<Array> {
         if self.dtype().is_float() && dispatch_mode() == DispatchMode::Tape {
@@ -386,7 +383,7 @@ impl Tensor {
         self.elements()
     }
 
-    /// [`Tensor::try_array`] for the library itself, whose reads are not the user's.
+    /// Returns the array like [`Tensor::try_array`], for reads by the library rather than the user.
     ///
     /// # Errors
     /// [`Code::TracedValue`] while tracing.
@@ -405,9 +402,8 @@ impl Tensor {
         Ok(array.clone())
     }
 
-    /// The elements in row-major order. Raises [`Code::DType`] when `T` is not the element
-    /// type, [`Code::Memory`] when the system has no memory for them, and [`Code::TracedValue`] while
-    /// tracing.
+    /// Returns the elements in row-major order. Raises [`Code::DType`] when `T` is not the element type,
+    /// [`Code::Memory`] when the system has no memory for them, and [`Code::TracedValue`] while tracing.
     ///
     /// ```
     /// use ms_core::tensor;
@@ -418,10 +414,10 @@ impl Tensor {
         self.try_to_vec().or_raise()
     }
 
-    /// The elements in row-major order.
+    /// Returns the elements in row-major order.
     ///
     /// # Errors
-    /// As [`Tensor::to_vec`] raises.
+    /// The errors that [`Tensor::to_vec`] raises.
     #[track_caller]
     pub fn try_to_vec<T: Element>(&self) -> Result<Vec<T>> {
         let array = self.try_array()?;
@@ -437,8 +433,8 @@ impl Tensor {
         Ok(out)
     }
 
-    /// The only element, in its dtype. Raises [`Code::Shape`] unless there is exactly one,
-    /// [`Code::DType`] when `T` is not the element type, [`Code::TracedValue`] while tracing.
+    /// Returns the only element, in its dtype. Raises [`Code::Shape`] unless there is exactly one, [`Code::DType`] when
+    /// `T` is not the element type, and [`Code::TracedValue`] while tracing.
     ///
     /// ```
     /// use ms_core::tensor;
@@ -449,7 +445,7 @@ impl Tensor {
         self.try_item().or_raise()
     }
 
-    /// The only element.
+    /// Returns the only element.
     ///
     /// ```
     /// use ms_core::tensor;
@@ -471,7 +467,7 @@ impl Tensor {
     }
 }
 
-// Both call the dispatcher directly: a closure would lose the user's line.
+// Both call the dispatcher directly, because a closure would lose the user's source location.
 
 #[track_caller]
 #[cold]
@@ -502,7 +498,7 @@ const _: () = {
 mod tests {
     use super::*;
 
-    /// A copy of what a tensor points to needs no call of `memcpy` on x86-64.
+    /// Contents are small enough to be copied without a call of `memcpy` on x86-64.
     #[test]
     fn contents_are_small() {
         assert!(size_of::<Content>() + 2 * size_of::<usize>() <= 128, "{}", size_of::<Content>());

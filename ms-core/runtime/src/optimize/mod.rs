@@ -9,9 +9,9 @@ pub use ms_trace::passes::{Composites, Layouts, LoopProducts};
 use crate::ir::{Graph, subgraphs};
 use ms_trace::passes::has_contracted;
 
-/// Every pass, in the order of the default pipeline: equal nodes are merged first, so that
-/// other passes process each only once. [`Layouts`] is run when the others have nothing more to change, as calls
-/// that are inlined then are; those behind it in `LAYOUT_PASSES` then clean up.
+/// Every pass, in the order of the default pipeline. Equal nodes are merged first, so that other passes process each
+/// only once. [`Layouts`] runs at the fixpoint of the others, when calls are inlined, and the passes after it in
+/// `LAYOUT_PASSES` clean up.
 pub static PASSES: &[&dyn Pass] = &[
     &Composites,
     &InlineCustom,
@@ -31,7 +31,7 @@ pub static PASSES: &[&dyn Pass] = &[
 /// The passes of the second part of the pipeline.
 static LAYOUT_PASSES: &[&dyn Pass] = &[&Layouts, &Cse, &ConstantFolding, &Algebra, &Views, &Dce];
 
-/// The pass with a name.
+/// Returns the pass with this name.
 pub fn pass_by_name(name: &str) -> Option<&'static dyn Pass> {
     PASSES.iter().copied().find(|it| it.name() == name)
 }
@@ -55,13 +55,13 @@ pub fn optimize(graph: Graph, context: &PassContext) -> Graph {
     optimize_watched(graph, context, &mut |_, _| {}).0
 }
 
-/// [`optimize`], where `watch` observes every graph that a pass changed, with its name.
+/// Optimises like [`optimize`] and passes every graph that a pass changed to `watch`, with the name of the pass.
 pub fn optimize_watched(graph: Graph, context: &PassContext, watch: Watch<'_>) -> (Graph, Report) {
     let mut report = Report::default();
     let (_, first) = PASSES.split_last().expect("there are passes");
     let graph = run_passes(graph, first, context, watch, &mut report);
     let has_contracted = |it: &Graph| has_contracted(it, context);
-    // Regions are searched only for a target that has such convolutions.
+    // Regions are searched only if the target lowers convolutions.
     let images = context.images != Images::default()
         && (has_contracted(&graph) || subgraphs(&graph).into_iter().any(|it| has_contracted(it)));
     let graph = if images { run_passes(graph, LAYOUT_PASSES, context, watch, &mut report) } else { graph };
@@ -78,7 +78,7 @@ mod tests {
         optimize_watched(graph, &PassContext { images, ..PassContext::default() }, &mut |_, _| {}).1
     }
 
-    /// The pass, and those that clean up after it, run only where a convolution is a contraction, also in a region.
+    /// The pass and its cleanup passes run only if a convolution, possibly in a region, is lowered to a contraction.
     #[test]
     fn runs_where_a_convolution_is_a_contraction() {
         let conv = "graph @f(%x: f32[1, 2, 5], %w: f32[3, 2, 3]) -> (f32[1, 3, 3]) {

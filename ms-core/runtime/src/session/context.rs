@@ -1,4 +1,4 @@
-//! Settings of the process, which threads can override.
+//! Defines the settings of the process, which threads can override.
 
 use crate::effects::Level;
 use crate::environment::{Variable, number};
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{OnceLock, PoisonError, RwLock};
 
-/// What a call of a cell does.
+/// The execution mode of a call of a cell.
 ///
 /// See the example of [`Context`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -35,29 +35,26 @@ pub enum Mode {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Context {
-    /// What a call of a cell does.
+    /// The execution mode of calls of cells.
     pub mode: Mode,
-    /// What arithmetic may do; `MS_PRECISION` has its name.
+    /// The permitted deviations of compiled arithmetic. `MS_PRECISION` sets it by name.
     pub precision: Precision,
-    /// The kind of device on which new tensors are placed, and what has no operands runs: `cpu`, or what
-    /// the backends of the program add. `MS_DEVICE_TARGET` has its name, with a number if it is not the
-    /// first device: `sim:1`.
+    /// The kind of device for new tensors, and for ops without operands: `cpu`, or a kind that the backends of the
+    /// program add. `MS_DEVICE_TARGET` sets it by name, with a number if it is not the first device: `sim:1`.
     pub device_target: DeviceKind,
     /// The number of the device among those of its kind.
     pub device_id: u16,
     /// Whether annotated code compiles at all; `MS_JIT=0` turns it off for debugging.
     pub jit: bool,
-    /// Whether equal calls of cells share a graph; otherwise every call is inlined before anything
-    /// else.
-    /// It changes no result except, under [`Precision::Highest`] and below, by the order in which
-    /// gradients are added.
+    /// Whether equal calls of cells share a graph; otherwise every call is inlined first. Sharing changes no result,
+    /// except, under [`Precision::Highest`] and below, by the order in which gradients are added.
     /// `MS_DEV_SHARE_GRAPHS=0` disables it.
     pub share_graphs: bool,
-    /// Which old values of parameters are copied before a write; no level changes a result.
-    /// `MS_DEV_SIDE_EFFECT_LOAD_ELIM`.
+    /// The level of copies of old parameter values before a write. No level changes a result.
+    /// `MS_DEV_SIDE_EFFECT_LOAD_ELIM` sets it.
     pub load_elim: Level,
-    /// Which graphs are saved as files: 0 none, 1 one per stage, 2 the plan too, 3 every pass, and
-    /// each stage for Graphviz and as a page for a browser. `MS_DEV_SAVE_GRAPHS`.
+    /// The level of graphs that are saved as files. 0 saves none, 1 one per stage, 2 also the plan, and 3 every pass
+    /// and each stage for Graphviz and as an HTML page. `MS_DEV_SAVE_GRAPHS` sets it.
     pub save_graphs: u8,
     /// The folder for these files; default: `ms_graphs`. `MS_DEV_SAVE_GRAPHS_PATH`.
     pub save_graphs_path: Option<PathBuf>,
@@ -107,14 +104,14 @@ environment_variables! {
 /// The maximal level of saved graphs.
 const MAX_SAVE_GRAPHS: u8 = 3;
 
-/// Names of passes, separated by commas.
+/// Parses names of passes, separated by commas.
 fn passes(text: &OsStr) -> Option<Vec<String>> {
     let names = text.to_str()?.split(',').map(str::trim).filter(|it| !it.is_empty());
     names.map(|it| pass_by_name(it).map(|_| it.to_owned())).collect()
 }
 
 impl Default for Context {
-    /// The settings of the environment.
+    /// Reads the settings from the environment.
     ///
     /// # Panics
     /// Raises [`Code::Environment`](crate::Code::Environment) if a variable has an invalid value.
@@ -138,7 +135,7 @@ impl Default for Context {
 }
 
 impl Context {
-    /// The device on which new tensors are placed.
+    /// Returns the device on which new tensors are placed.
     pub fn device(&self) -> Device {
         Device::new(self.device_target, self.device_id)
     }
@@ -151,7 +148,7 @@ fn process() -> &'static RwLock<Context> {
 
 thread_local! {
     static THREAD: RefCell<Vec<Context>> = const { RefCell::new(Vec::new()) };
-    /// The cached settings of this thread, with the number of changes at which they were read.
+    /// The cached settings of this thread, with the number of changes when they were read.
     static SETTINGS: Cell<(u64, Settings)> = const { Cell::new((0, Settings::UNKNOWN)) };
 }
 
@@ -184,14 +181,14 @@ impl Settings {
         Self { mode, precision, jit, share_graphs, load_elim, device: context.device() }
     }
 
-    /// Those that determine the compiled code, as a number.
+    /// Returns the settings that determine the compiled code, as a number.
     #[inline]
     pub fn key(self) -> u64 {
         self.precision as u64 | (self.load_elim as u64) << 8 | (self.share_graphs as u64) << 16
     }
 }
 
-/// The current settings that every call reads. They are read again only after a change.
+/// Returns the current settings that every call reads. They are reread only after a change.
 #[inline]
 pub(super) fn settings() -> Settings {
     let changes = CHANGES.load(Ordering::Acquire);
@@ -223,7 +220,7 @@ fn check_device(device: Device) {
     }
 }
 
-/// The current settings.
+/// Returns the current settings.
 ///
 /// ```
 /// use ms_core::session::{Mode, context};
@@ -241,10 +238,9 @@ pub(crate) fn read<R>(f: impl FnOnce(&Context) -> R) -> R {
     })
 }
 
-/// Sets the settings of the process, or those of the innermost [`with_context`] of this thread.
+/// Sets the settings of the process, or of the innermost [`with_context`] of this thread.
 ///
-/// All threads use the settings of the process: tests, which run concurrently, use
-/// [`with_context`].
+/// All threads use the settings of the process. Tests, which run concurrently, use [`with_context`].
 ///
 /// See the example of [`Context`].
 ///
@@ -261,8 +257,8 @@ pub fn set_context(context: Context) {
     changed();
 }
 
-/// Runs `f` with its own settings on this thread. Threads that `f` starts use those of the process;
-/// pass a clone of [`context`] to a thread that should use these.
+/// Runs `f` with separate settings on this thread. Threads that `f` starts use the settings of the process. To share
+/// these settings, pass a clone of [`context`] to a thread.
 ///
 /// ```
 /// use ms_core::session::{Context, Precision, context, with_context};
@@ -272,7 +268,7 @@ pub fn set_context(context: Context) {
 /// ```
 ///
 /// # Panics
-/// As [`set_context`].
+/// See [`set_context`].
 #[track_caller]
 pub fn with_context<R>(context: Context, f: impl FnOnce() -> R) -> R {
     struct Pop;

@@ -1,6 +1,6 @@
-//! The device on which an op or a compiled function runs: that of its operands.
+//! Determines the device on which an op or a compiled function runs: that of its operands.
 //!
-//! Operands of rank zero follow the others, as numbers do. Without others, the device of the settings is
+//! Operands of rank zero follow the others, as host scalars do. Without other operands, the device of the settings is
 //! used.
 
 use super::context::settings;
@@ -12,7 +12,7 @@ use crate::tensor::{
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// The memory of a device.
+/// Returns the memory of a device.
 ///
 /// # Errors
 /// [`Code::DeviceUnavailable`].
@@ -20,14 +20,14 @@ pub(super) fn space(device: Device) -> Result<MemorySpace> {
     if device.is_cpu() { Ok(MemorySpace::Host) } else { Ok(exec::backend(device)?.memory()) }
 }
 
-/// The device of an op or a function with these operands, and the operands there. Besides those of rank
-/// zero, those follow that `follows` tells, by their positions.
+/// Returns the device of an op or a function with these operands, and the operands on it. Operands of rank zero move
+/// there, and those whose positions `follows` accepts.
 ///
 /// # Errors
-/// [`Code::Devices`] when operands are on different devices; those of copying an operand.
+/// [`Code::Devices`] when operands are on different devices; the errors of copying an operand.
 #[cold]
 pub(super) fn gathered(operands: &[&Array], follows: impl Fn(usize) -> bool) -> Result<(Device, SmallVec<[Array; 4]>)> {
-    // Reading them also tells whether the process uses the host only.
+    // Reading the settings also determines whether the process uses only the host.
     let here = settings().device;
     let decides = |it: &(usize, &&Array)| it.1.layout().rank() > 0 && !follows(it.0);
     let mut deciding = operands.iter().enumerate().filter(decides);
@@ -51,10 +51,10 @@ pub(super) fn gathered(operands: &[&Array], follows: impl Fn(usize) -> bool) -> 
     Ok((device, moved))
 }
 
-/// [`gathered`] of arrays, which are moved there. Those that are there are not shared by it.
+/// Moves arrays to a common device like [`gathered`]. Arrays that are there already do not become shared.
 ///
 /// # Errors
-/// As [`gathered`].
+/// See [`gathered`].
 #[cold]
 pub(super) fn gather(operands: &mut [Array], follows: impl Fn(usize) -> bool) -> Result<Device> {
     let (device, moved) = gathered(&operands.iter().collect::<SmallVec<[&Array; 8]>>(), follows)?;
@@ -66,16 +66,16 @@ pub(super) fn gather(operands: &mut [Array], follows: impl Fn(usize) -> bool) ->
     Ok(device)
 }
 
-/// Work that the calling thread submits to its stream of a device: an op, or a run of a compiled function. In memory of
-/// the host, where work is done at once, it is nothing.
+/// Work that the calling thread submits to its stream of a device: an op, or a run of a compiled function. For host
+/// memory, where work is done at once, it is empty.
 pub(super) struct Submission(Option<(&'static dyn Memory, Stream)>);
 
 impl Submission {
-    /// Submits what `submit` puts on the stream to the device of a memory; its errors may come later, and are
-    /// explained by `origin`.
+    /// Submits the work that `submit` puts on the stream of a memory's device. Its errors may occur later, and `origin`
+    /// explains them.
     ///
     /// # Errors
-    /// Those of `submit`.
+    /// The errors of `submit`.
     pub fn make<R>(
         space: MemorySpace,
         origin: impl FnOnce() -> Arc<dyn Origin>,
@@ -90,10 +90,10 @@ impl Submission {
         })
     }
 
-    /// The work begins when these are written.
+    /// Makes the work begin when these arrays are written.
     ///
     /// # Errors
-    /// That of the work that writes one of them, if a wait has returned it.
+    /// The error of the work that writes one of them, if a wait has returned it.
     pub fn reads<'a>(&self, arrays: impl IntoIterator<Item = &'a Array>) -> Result<()> {
         match self.0 {
             Some((_, stream)) => arrays.into_iter().try_for_each(|it| it.storage().await_written(stream)),
@@ -101,18 +101,18 @@ impl Submission {
         }
     }
 
-    /// The work, which may write these, begins when nothing else accesses them.
+    /// Makes the work, which may write these arrays, begin when nothing else accesses them.
     pub fn writes<'a>(&self, arrays: impl IntoIterator<Item = &'a Array>) {
         if let Some((_, stream)) = self.0 {
             arrays.into_iter().for_each(|it| it.storage().await_unused(stream));
         }
     }
 
-    /// Records that the work, which is submitted, reads `inputs`, and writes those of `outputs` that are fresh or in
-    /// the memory of an array in `over`.
+    /// Records that the submitted work reads `inputs`. It writes those of `outputs` that are fresh or in the memory of
+    /// an array in `over`.
     ///
     /// # Errors
-    /// Those of the work, if it is waited for.
+    /// The errors of the work, if this waits for it.
     pub fn submitted<'a>(
         &self,
         inputs: impl IntoIterator<Item = &'a Array>,
@@ -133,19 +133,19 @@ impl Submission {
     }
 }
 
-/// Slots keep their old values if the work fails that computes the new ones, which the calling thread has submitted to a
-/// device: for pairs of old and new values. New ones are row-major, and nobody else has them. Work of the host has not
-/// failed, and traced values are written later.
+/// Restores the old values of slots if the work that computes the new ones fails. `values` are pairs of old and new
+/// values that the calling thread has submitted to a device. New values are row-major and have no other references.
+/// Host work has already succeeded, and traced values are written later.
 ///
 /// # Errors
-/// Those of copying an old value to the device.
+/// The errors of copying an old value to the device.
 #[cold]
 pub(super) fn keep_old_values<'a>(values: impl IntoIterator<Item = (Tensor, &'a Tensor)>) -> Result<()> {
     let mut space = MemorySpace::Host;
     let mut kept: SmallVec<[(Array, &Array); 8]> = SmallVec::new();
     for (old, new) in values {
         let (Ok(old), Some(new)) = (old.into_array(), new.as_array()) else { continue };
-        // Values of other types are refused when the slot is written.
+        // Values of other types are rejected when the slot is written.
         if !new.space().is_host() && old.ty() == new.ty() {
             space = new.space();
             let old = if old.layout().is_contiguous() { old } else { old.on_host()?.to_contiguous() };
@@ -161,8 +161,8 @@ pub(super) fn keep_old_values<'a>(values: impl IntoIterator<Item = (Tensor, &'a 
             bytes: old.numel() * old.dtype().size(),
         };
         let moves: SmallVec<[Restored; 8]> = kept.iter().map(restored).collect();
-        // SAFETY: the values are arrays of these sizes; the new ones were made by this stream, and nobody else has
-        // them.
+        // SAFETY: each pair has the same type and is row-major, so both have `bytes` bytes. This stream created the new
+        // values, which have no other references and do not overlap.
         unsafe { memory.restore(stream, &moves) };
         let fence = memory.fence(stream);
         kept.iter().for_each(|it| it.0.storage().used_by(fence));

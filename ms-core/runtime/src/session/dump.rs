@@ -1,4 +1,4 @@
-//! Graphs as files, stage by stage: `save_graphs`.
+//! Saves graphs as files, stage by stage: `save_graphs`.
 
 use super::context;
 use super::report::CompileReport;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The files of one compilation: a separate folder, whose names sort in the order of the stages.
+/// The files of one compilation: a separate directory with names that sort in the order of the stages.
 ///
 /// ```text
 /// 0003_train_step/00_trace.msir
@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub(super) struct Dump {
     folder: PathBuf,
     level: u8,
-    /// The passes that are saved; if empty, all.
+    /// The passes that are saved; all if empty.
     passes: Vec<String>,
     next: usize,
 }
@@ -32,7 +32,7 @@ pub(super) struct Dump {
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 impl Dump {
-    /// The files of a compilation, if enabled.
+    /// Begins the files of a compilation, if enabled.
     pub fn begin(name: &str) -> Option<Self> {
         let (level, path, passes) =
             context::read(|it| (it.save_graphs, it.save_graphs_path.clone(), it.save_graphs_passes.clone()));
@@ -53,7 +53,7 @@ impl Dump {
         }
     }
 
-    /// A file that cannot be written causes a warning, never an error.
+    /// Warns of a file that cannot be written, which is never an error.
     fn warn(&self, error: &dyn Display) {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| eprintln!("warning: graphs are not saved in {}: {error}", self.folder.display()));
@@ -96,7 +96,7 @@ impl Dump {
         self.write(&stem, "txt", report);
     }
 
-    /// Saves what the graph is compiled to, as the backend describes it.
+    /// Saves the backend's description of the compiled graph.
     pub fn plan(&mut self, describe: impl FnOnce() -> Result<String>) {
         if self.level >= 2 {
             let stem = self.stem("plan");

@@ -1,4 +1,4 @@
-//! Functions of borrowed arguments as values: the inputs and outputs of transforms.
+//! Defines functions of borrowed arguments as values: the inputs and outputs of transforms.
 //!
 //! Every transform takes a [`Function`] and returns a [`Transformed`], which is a function again.
 //! Only this module enumerates numbers of arguments.
@@ -8,7 +8,7 @@ use crate::trace::{Arg, Callable, Sink};
 use std::ops::Deref;
 use std::rc::Rc;
 
-/// The argument at position `I`, which derivatives can be taken with respect to.
+/// The argument at position `I` as a target of derivatives.
 ///
 /// ```
 /// use ms_core::{Tensor, ops, session::{At, grad}, tensor};
@@ -22,42 +22,42 @@ pub struct At<const I: usize>;
 pub trait Arguments: Sized + 'static {
     /// The arguments of one call.
     type Refs<'a>: Copy;
-    /// The type of a function object of them.
+    /// The type of a function object with these arguments.
     type Closure<'f, R: 'f>: ?Sized + 'f;
     /// [`At`] of every position.
     type Each: Copy + Default + 'static;
-    /// [`Transformed`] for `T`. What transforms return has this name, so that its type is unknown where the arguments
-    /// are, and rustc reports nothing about a result besides what is wrong with a function.
+    /// [`Transformed`] for `T`. Transforms return this alias, so that its type is unknown until the arguments are.
+    /// rustc then reports only the errors of the function, and none about the result.
     type Transformed<'f, T: Transform<Self, Output: 'f> + 'f>;
 
-    /// A function of a tuple of arguments as a function object.
+    /// Boxes a function of a tuple of arguments as a function object.
     fn closure<'f, R: 'f>(f: impl for<'a> Fn(Self::Refs<'a>) -> R + 'f) -> Box<Self::Closure<'f, R>>;
 
-    /// The function that a transform describes.
+    /// Returns the function that a transform describes.
     fn transformed<'f, T: Transform<Self, Output: 'f> + 'f>(transform: T) -> Self::Transformed<'f, T>;
 }
 
 /// [`Arguments`] with an argument at position `I`.
 pub trait Nth<const I: usize>: Arguments {
-    /// Its type.
+    /// The type of the argument.
     type Item: 'static;
 
-    /// The argument.
+    /// Returns the argument.
     fn nth(arguments: Self::Refs<'_>) -> &Self::Item;
 
-    /// The arguments with `item` instead of it.
+    /// Returns the arguments with `item` instead of this one.
     fn with_nth<'a, 'b: 'a>(arguments: Self::Refs<'b>, item: &'a Self::Item) -> Self::Refs<'a>;
 }
 
-/// [`Arguments`] to which one can be appended.
+/// [`Arguments`] to which another argument can be appended.
 pub trait Followed<S: 'static>: Arguments {
-    /// The arguments with one appended.
+    /// The arguments with one more appended.
     type Longer: Arguments;
 
-    /// The arguments, and the appended one.
+    /// Splits off the appended argument.
     fn split_last<'a>(arguments: <Self::Longer as Arguments>::Refs<'a>) -> (Self::Refs<'a>, &'a S);
 
-    /// The arguments with `last` appended.
+    /// Returns the arguments with `last` appended.
     fn with_last<'a, 'b: 'a>(arguments: Self::Refs<'b>, last: &'a S) -> <Self::Longer as Arguments>::Refs<'a>;
 }
 
@@ -66,8 +66,7 @@ pub trait TracedArguments: Arguments {
     /// Visits everything inside; see [`Arg::visit`].
     fn visit(arguments: Self::Refs<'_>, sink: &mut Sink<'_>);
 
-    /// Calls `f` with the traced arguments; see [`Arg::enter`]. `next` also receives the position
-    /// of the argument.
+    /// Calls `f` with the traced arguments; see [`Arg::enter`]. `next` also receives the position of the argument.
     fn enter<R>(
         arguments: Self::Refs<'_>,
         next: &mut dyn FnMut(usize, &Tensor) -> Tensor,
@@ -85,13 +84,13 @@ pub trait TracedArguments: Arguments {
 pub trait Function<Args: Arguments> {
     /// The result.
     type Output;
-    /// Whether it captures values; see [`Callable::CAPTURES`].
+    /// Whether it has captures; see [`Callable::CAPTURES`].
     const CAPTURES: bool;
 
-    /// Visits the host values that it depends on; see [`Callable::sign`].
+    /// Visits the host values on which it depends; see [`Callable::sign`].
     fn sign(&self, sink: &mut Sink<'_>);
 
-    /// Calls it.
+    /// Calls the function.
     fn invoke(&self, arguments: Args::Refs<'_>) -> Self::Output;
 }
 
@@ -99,32 +98,31 @@ pub trait Function<Args: Arguments> {
 pub trait Transform<Args: Arguments> {
     /// The result.
     type Output;
-    /// Whether it, or the function in it, captures values.
+    /// Whether it, or the function in it, has captures.
     const CAPTURES: bool;
 
-    /// Visits the host values that it, or the function in it, depends on.
+    /// Visits the host values on which it, or the function in it, depends.
     fn sign(&self, sink: &mut Sink<'_>);
 
     /// Calls the transformed function.
     fn call(&self, arguments: Args::Refs<'_>) -> Self::Output;
 }
 
-/// The result of a transform: it is called like the original function, and every transform accepts
-/// it.
+/// The result of a transform. It is called like the original function, and every transform accepts it.
 pub struct Transformed<'f, Args: Arguments, T: Transform<Args, Output: 'f> + 'f> {
     transform: Rc<T>,
     closure: Box<Args::Closure<'f, T::Output>>,
 }
 
 impl<'f, Args: Arguments, T: Transform<Args, Output: 'f> + 'f> Transformed<'f, Args, T> {
-    /// The function that `transform` describes.
+    /// Creates the function that `transform` describes.
     pub fn new(transform: T) -> Self {
         let transform = Rc::new(transform);
         let own = transform.clone();
         Self { transform, closure: Args::closure(move |arguments| own.call(arguments)) }
     }
 
-    /// The transform, to make another function from it.
+    /// Returns the transform, to build another function from it.
     pub fn into_transform(self) -> T {
         drop(self.closure);
         Rc::into_inner(self.transform).expect("the closure held the only other reference")
@@ -217,7 +215,7 @@ macro_rules! arities {
     )*};
 }
 
-/// Implements [`Nth`] for every position: the arguments before it, itself, and those after it.
+/// Implements [`Nth`] for every position: the arguments before it, the argument itself, and those after it.
 macro_rules! nth {
     ([$($before:ident $b:ident $bi:tt)*] []) => {};
     ([$($before:ident $b:ident $bi:tt)*] [$item:ident $arg:ident $i:tt $($after:ident $a:ident $ai:tt)*]) => {

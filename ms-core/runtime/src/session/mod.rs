@@ -1,4 +1,4 @@
-//! Call sites, eager execution, the tape, gradients, settings: the only module that uses all the
+//! Implements call sites, eager execution, the tape, gradients and settings. It is the only module that uses all the
 //! others.
 
 mod autodiff;

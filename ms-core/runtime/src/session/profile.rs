@@ -1,4 +1,4 @@
-//! Profiles: what every step of a computation takes, and how near that is to what the device can do.
+//! Profiles computations: the time of every step, and its fraction of the roofline.
 
 use super::context::settings;
 use crate::error::{Code, Error, Result};
@@ -8,14 +8,14 @@ use rustc_hash::FxHashMap;
 use std::fmt::{self, Write};
 use std::time::{Duration, Instant};
 
-/// Runs `f`, and records what it executes on this thread: every op that is executed by itself, and every step of
-/// compiled functions, with its time on all threads that work on it, the bytes and operations that it needs, and how
-/// much of the device's [`Roof`] it reaches.
+/// Runs `f`, and records the steps that it executes on this thread: every eager op, and every step of compiled
+/// functions. A record has the step's time on all threads that work on it, its bytes and operations, and its fraction
+/// of the device's [`Roof`].
 ///
-/// Calls outside of profiles cost nothing for it. Inside, each step costs a few microseconds more, which are in no
-/// step's time; on a device with a queue, each step is waited for. A function that is compiled inside is compiled as
-/// always; the first run of a step includes what it does once, so that the second call is what is usually profiled.
-/// Tracing, compiling and the host's own code are in no step.
+/// Calls outside of profiles have no overhead. Inside, each step costs a few microseconds more, which no step's time
+/// includes. On a queued device, the host waits for each step. A function that is compiled inside is compiled as usual.
+/// The first run of a step includes one-time work, so you should usually profile the second call. No step includes
+/// tracing, compiling and the host's own code.
 ///
 /// ```
 /// use ms_core::ops;
@@ -44,15 +44,15 @@ pub fn profile<R>(f: impl FnOnce() -> R) -> (R, Profile) {
     let measured = |exceeded| backend.as_ref()?.roof(exceeded);
     let roof = measured(Exceeded::default()).and_then(|roof| {
         let steps = || list.iter().map(|it| roof.exceeded(it.work, it.time));
-        // The rates may be those of a moment in which something else ran.
+        // Other work may have disturbed the measurement of the rates.
         measured(Exceeded { operations: steps().any(|it| it.operations), memory: steps().any(|it| it.memory) })
     });
     (result, Profile { steps: list, kernels, start, time, by_reference, roof })
 }
 
-/// The rates of the device of the settings; `None` if its backend does not measure them. They are measured the first
-/// time, and that of operations again with each call: other programs may take the processor meanwhile, so that the best
-/// rate counts.
+/// Returns the roofline of the device of the settings; `None` if its backend does not measure it. The first call
+/// measures all rates, and each later call measures that of operations again. Other programs may use the processor
+/// meanwhile, so the best rate counts.
 ///
 /// ```
 /// use ms_core::session::roof;
@@ -64,44 +64,45 @@ pub fn roof() -> Option<Roof> {
     exec::backend(settings().device).ok()?.roof(Exceeded { operations: true, memory: false })
 }
 
-/// What [`profile`] recorded. Printed, it is a table: equal steps in a line, those that take the longest first.
+/// The records of [`profile`]. Printed, it is a table with one row for equal steps, the longest total first.
 ///
 /// See the example of [`profile`].
 #[derive(Clone, Debug)]
 pub struct Profile {
-    /// What was executed, in order.
+    /// The executed steps and ops, in order.
     pub steps: Vec<Record>,
     /// The kernels of the steps.
     pub kernels: Vec<KernelCopy>,
-    /// When it began.
+    /// The start time.
     pub start: Instant,
-    /// How long it took, with what is in no step.
+    /// The duration, including work outside of steps.
     pub time: Duration,
-    /// Number of steps that ran by the reference evaluation of their ops, which is slow: the backend has no code for them.
+    /// The number of steps that ran by the reference evaluation of their ops, which is slow, because the backend has no
+    /// code for them.
     pub by_reference: usize,
     /// The rates of the device; `None` if its backend does not measure them.
     pub roof: Option<Roof>,
 }
 
-/// Equal steps.
+/// A group of equal steps.
 struct Line<'a> {
     first: &'a Record,
     times: u32,
     time: Duration,
 }
 
-/// What equal steps have in common: the name, the routine and the number of the step in it, the source location.
+/// The key of equal steps: the name, the routine and the number of the step in it, the source location.
 type Same<'a> = (&'a str, Option<(&'a str, u32)>, Option<&'a str>);
 
 impl Profile {
-    /// The part of the roof that a step reaches: the time that its operations or its bytes need on this device, whichever
-    /// is longer, over its own; `None` if the rates are not known, or for a step that needs neither.
+    /// Returns a step's fraction of the roofline: the minimum time for its operations or its bytes, whichever is
+    /// longer, over its time. Returns `None` if the rates are not known, or for a step without operations and bytes.
     pub fn fraction(&self, work: Work, time: Duration) -> Option<f64> {
         let least = self.roof.as_ref()?.time(work);
         (!least.is_zero() && !time.is_zero()).then(|| least.as_secs_f64() / time.as_secs_f64())
     }
 
-    /// Equal steps, those first that take the longest together.
+    /// Groups equal steps, the longest total first.
     fn lines(&self) -> Vec<Line<'_>> {
         let mut lines: Vec<Line<'_>> = Vec::new();
         let mut known: FxHashMap<Same<'_>, usize> = FxHashMap::default();
@@ -120,7 +121,7 @@ impl Profile {
         lines
     }
 
-    /// The steps in the format that Chrome's `about:tracing` and Perfetto show: JSON, with times in microseconds from the
+    /// Formats the steps for Chrome's `about:tracing` and Perfetto: JSON, with times in microseconds from the
     /// beginning.
     pub fn to_chrome_trace(&self) -> String {
         let mut out = String::from("{\"traceEvents\":[");
@@ -168,7 +169,7 @@ impl Profile {
     }
 }
 
-/// A text as a string of JSON.
+/// Formats a text as a JSON string.
 fn quoted(text: &str) -> String {
     let mut out = String::from('"');
     for it in text.chars() {

@@ -1,7 +1,7 @@
-//! Compile reports: sizes of graphs and of compiled programs, and times of stages.
+//! Reports compilations: sizes of graphs and of compiled programs, and times of stages.
 //!
-//! A compilation is recorded on the thread that runs it, from its trace to its executable; its
-//! stages find the record there, and its report remains there.
+//! The thread that runs a compilation records it, from its trace to its executable. The stages find the record there,
+//! and the report remains there.
 
 use super::dump::Dump;
 use crate::effects::count_moves;
@@ -16,10 +16,10 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// The maximal number of reports that a thread keeps; older ones are dropped.
+/// The maximal number of reports that a thread keeps. Older ones are dropped.
 const REMEMBERED: usize = 256;
 
-/// One compilation.
+/// A compilation.
 ///
 /// See the example of [`compile_report`].
 #[derive(Clone, Debug, Default)]
@@ -39,33 +39,33 @@ pub struct CompileReport {
 /// See the example of [`compile_report`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SlotReport {
-    /// Their number.
+    /// The number of slots.
     pub written: usize,
-    /// Those whose new values every run writes to fresh memory: such a value is computed before a step that may fail,
-    /// or when the old one is still needed, or the old one is not read. The others are written in place, unless
-    /// their memory is shared when the function is called.
+    /// The slots whose new values every run writes to fresh memory. Such a value is computed before a step that may
+    /// fail, or while the old one is live, or the old one is not read. The others are written in place, unless their
+    /// memory is shared when the function is called.
     pub fresh: usize,
 }
 
 impl SlotReport {
-    /// That of the code of a graph whose last outputs are new values of slots, of which the old ones are these inputs
-    /// if the function reads them.
+    /// Reports the slots of a graph's code. The last outputs are new values of slots, and `old` are the inputs with the
+    /// old ones, if the function reads them.
     fn of(old: &[Option<usize>], outputs: usize, code: &dyn Executable) -> Self {
         let is_fresh = |it: &(usize, &Option<usize>)| it.1.is_none_or(|input| !code.overwrites(it.0, input));
         Self { written: old.len(), fresh: (outputs - old.len()..).zip(old).filter(is_fresh).count() }
     }
 }
 
-/// One stage of a compilation.
+/// A stage of a compilation.
 ///
 /// See the example of [`compile_report`].
 #[derive(Clone, Debug)]
 pub struct StageReport {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// Its duration.
+    /// The duration.
     pub time: Duration,
-    /// Its resulting graph.
+    /// The resulting graph.
     pub graph: Option<GraphReport>,
     /// The sizes of the resulting plan.
     pub plan: Option<PlanReport>,
@@ -95,14 +95,13 @@ impl GraphReport {
 }
 
 impl CompileReport {
-    /// The time from the beginning of the trace to the executable.
+    /// Returns the time from the beginning of the trace to the executable.
     pub fn time(&self) -> Duration {
         self.stages.iter().map(|it| it.time).sum()
     }
 
-    /// A stage by its name: `trace`, `effects`, `key`, `look up`, `expand`, `optimize`, `compile`,
-    /// `load`; for further sizes of a graph with symbolic ones `sizes`, `specialize`, and those from
-    /// `compile` on.
+    /// Returns a stage by its name: `trace`, `effects`, `key`, `look up`, `expand`, `optimize`, `compile`, `load`. For
+    /// further sizes of a graph with symbolic sizes, the stages are `sizes`, `specialize`, and those from `compile` on.
     pub fn stage(&self, name: &str) -> Option<&StageReport> {
         self.stages.iter().find(|it| it.name == name)
     }
@@ -138,8 +137,7 @@ impl fmt::Display for CompileReport {
     }
 }
 
-/// The compilations of this thread, the latest last; at most the last 256. The first thread to call
-/// a function compiles it.
+/// Returns the last 256 compilations of this thread, the latest last. The first thread to call a function compiles it.
 pub fn compile_report() -> Vec<CompileReport> {
     DONE.with_borrow(|it| it.iter().cloned().collect())
 }
@@ -149,8 +147,8 @@ pub fn compile_report() -> Vec<CompileReport> {
 struct Record {
     report: CompileReport,
     dump: Option<Dump>,
-    /// The number of outputs of the traced graph; and by slot that it writes, the input that is its old value, if it
-    /// reads that.
+    /// The number of outputs of the traced graph. For each written slot, the input that is its old value, if the graph
+    /// reads it.
     slots: Option<(usize, Vec<Option<usize>>)>,
 }
 
@@ -214,7 +212,7 @@ fn add(name: &'static str, time: Duration, graph: Option<GraphReport>) {
     with_record(|it| it.report.stages.push(StageReport { name, time, graph, plan: None }));
 }
 
-/// The optimised graph.
+/// Optimises the graph and records the stage.
 pub(super) fn optimize(graph: &Graph, context: &PassContext) -> Graph {
     let start = Instant::now();
     let (graph, passes) = optimize_watched(graph.clone(), context, &mut passed);
@@ -232,7 +230,7 @@ fn passed(name: &'static str, graph: &Graph) {
     });
 }
 
-/// Compiling gave a program of this interface, which `describe` shows as text.
+/// Records a compilation to a program of this interface, which `describe` formats as text.
 pub(super) fn compiled(interface: &Interface, describe: impl FnOnce() -> Result<String>) {
     with_record(|it| {
         if let Some(stage) = it.report.stages.last_mut() {
@@ -244,16 +242,16 @@ pub(super) fn compiled(interface: &Interface, describe: impl FnOnce() -> Result<
     });
 }
 
-/// The traced graph has so many outputs. The last ones are new values of slots: for each of them, `old` has the input
-/// that is the old value, if it is read.
+/// Records the slots of a traced graph with `outputs` outputs, of which the last are new values of slots. For each
+/// slot, `old` has the input that is its old value, if it is read.
 pub(super) fn slots(outputs: usize, old: impl Iterator<Item = Option<usize>>) {
     with_record(|it| it.slots = Some((outputs, old.collect())));
 }
 
-/// Ends the compilation of a graph of so many outputs.
+/// Ends the compilation of a graph with `outputs` outputs.
 pub(super) fn finished(outputs: usize, code: &dyn Executable) {
     let Record { mut report, dump, slots } = with_record(std::mem::take);
-    // The forward part of a derivative has further outputs, and memory of its own for all.
+    // The forward part of a derivative has additional outputs, and separate memory for all.
     let own = slots.filter(|it| it.0 == outputs);
     report.slots = own.map(|(_, old)| SlotReport::of(&old, outputs, code));
     if let Some(mut dump) = dump {

@@ -1,10 +1,9 @@
-//! Copies of old values of parameters.
+//! Inserts copies of old values of parameters.
 //!
-//! In a traced graph, `assign` makes one value of a slot follow another: these are the versions of
-//! the slot. As values, old versions are never lost; memory is another matter: a slot has one
-//! buffer, and writing it ends its older version. Readers of that version can run before the write,
-//! so a copy is needed only if the older version itself outlives the run: as a result, or as the
-//! final value of another slot whose own old value ends up here.
+//! In a traced graph, `assign` makes one value of a slot follow another: these are the versions of the slot. As values,
+//! old versions are never lost. But a slot has one buffer, and writing it ends its older version. Readers of that
+//! version can run before the write. So a copy is needed only if the older version itself outlives the run. It may be a
+//! result, or the final value of another slot whose old value ends up here.
 
 use crate::ir::{Graph, Node, ValueId, count_nodes};
 use crate::ops::{Control, Effects, STOP_GRADIENT, TENSOR_MOVE, definition, has_effect};
@@ -14,7 +13,7 @@ use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// The number of copies: MindSpore's `MS_DEV_SIDE_EFFECT_LOAD_ELIM`.
+/// The level of copying: MindSpore's `MS_DEV_SIDE_EFFECT_LOAD_ELIM`.
 ///
 /// ```
 /// use ms_core::{effects::Level, session::{Context, context, with_context}};
@@ -24,21 +23,21 @@ use std::sync::Arc;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Level {
-    /// One of every version that is read.
+    /// Copies every version that is read.
     Every = 0,
-    /// Of every version of a slot with several versions that are read, of which one is read by a
-    /// branch, a loop or a call, or is a result; MindSpore's default.
+    /// Copies every version of a slot with several versions that are read. A branch, a loop or a call must read one of
+    /// them, or one is a result. MindSpore's default.
     Several = 1,
-    /// Only those that are necessary.
+    /// Copies only versions for which it is necessary.
     #[default]
     Needed = 2,
-    /// None. MindSpore's results may then be wrong; here they are right, since all writes are done
-    /// at the end of a run.
+    /// Copies nothing. MindSpore's results may then be wrong. Here they are right, since all writes happen at the end
+    /// of a run.
     None = 3,
 }
 
 impl Level {
-    /// The level of a number.
+    /// Returns the level with a number.
     pub fn from_number(number: u8) -> Option<Self> {
         [Self::Every, Self::Several, Self::Needed, Self::None].into_iter().find(|it| *it as u8 == number)
     }
@@ -48,12 +47,11 @@ impl Level {
 pub struct Slots {
     /// The inputs that are values of slots.
     pub inputs: Vec<usize>,
-    /// Outputs before this one are results, those from it on the final values of slots.
+    /// Outputs before this one are results. Those from it on are the final values of slots.
     pub results: usize,
 }
 
-/// The graph with the copies of a level as `tensor_move`, and with writes as gradient barriers
-/// only.
+/// Returns the graph with the copies of a level as `tensor_move`, in which writes are only gradient barriers.
 pub fn insert_moves<'g>(graph: &'g Graph, slots: &Slots, level: Level) -> Cow<'g, Graph> {
     if level != Level::Every && !has_effect(graph, Effects::WRITES) {
         return Cow::Borrowed(graph);
@@ -62,7 +60,7 @@ pub fn insert_moves<'g>(graph: &'g Graph, slots: &Slots, level: Level) -> Cow<'g
     Cow::Owned(moves.graph(graph, Some(slots)))
 }
 
-/// The number of copies of old values in a graph and in every distinct graph in it.
+/// Returns the number of copies of old values in a graph and in every distinct graph in it.
 pub fn count_moves(graph: &Graph) -> usize {
     count_nodes(graph, |it| it.op == TENSOR_MOVE.op())
 }
@@ -72,12 +70,11 @@ struct Moves {
     level: Level,
     done: FxHashMap<*const Graph, Arc<Graph>>,
     continued: FxHashMap<*const Graph, Continued>,
-    /// By graph: the inputs that something in it reads, excluding those that are only written.
+    /// The inputs that are read in each graph, excluding those that are only written.
     reads: FxHashMap<*const Graph, Arc<Vec<bool>>>,
 }
 
-/// By output of a graph: the input of which it is a later version, and whether it was written at
-/// all.
+/// For each output of a graph, the input of which it is a later version, and whether it was written.
 type Continued = Arc<Vec<Option<(usize, bool)>>>;
 
 /// The versions of the slots of one graph.
@@ -85,7 +82,7 @@ type Continued = Arc<Vec<Option<(usize, bool)>>>;
 struct Versions {
     /// The slot of a value.
     slot: FxHashMap<ValueId, usize>,
-    /// By slot: the versions in order, and whether there is a write.
+    /// The versions of each slot in order, and whether there is a write.
     all: Vec<(Vec<ValueId>, bool)>,
 }
 
@@ -109,7 +106,7 @@ impl Versions {
     }
 }
 
-/// Whether a node makes operand 0 the value of the slot whose value is operand 1.
+/// Returns whether a node makes operand 0 the value of the slot whose value is operand 1.
 fn is_write(node: &Node) -> bool {
     definition(node.op).effects.any_of(Effects::WRITES)
 }
@@ -117,8 +114,7 @@ fn is_write(node: &Node) -> bool {
 /// For each input or output of a graph, the corresponding operand or result of the node.
 type Correspondence = Vec<Option<usize>>;
 
-/// The graphs in a node, with the operand for each of a graph's inputs, and the result for each of
-/// its outputs.
+/// Returns the graphs in a node, with the operand for each of a graph's inputs, and the result for each of its outputs.
 fn regions(node: &Node) -> SmallVec<[(&Arc<Graph>, Correspondence, Correspondence); 2]> {
     let Some(control) = Control::of(node) else { return SmallVec::new() };
     let all = node.regions.iter().enumerate();
@@ -138,8 +134,7 @@ impl Moves {
                 versions.write(node.inputs[1], node.outputs[0]);
                 continue;
             }
-            // Versions of one operand that every graph in the node returns, at least one of them
-            // written.
+            // Versions of one operand that every graph in the node returns, at least one of them written.
             let mut returned: FxHashMap<usize, (usize, bool, usize)> = FxHashMap::default();
             let regions = regions(node);
             let giving = regions.iter().filter(|it| it.2.iter().any(Option::is_some)).count();
@@ -194,12 +189,12 @@ impl Moves {
         known
     }
 
-    /// The operands of a node that it, or a graph in it, reads.
+    /// Returns the operands of a node that it, or a graph in it, reads.
     fn read_operands(&mut self, node: &Node) -> SmallVec<[usize; 4]> {
         if is_write(node) {
             return SmallVec::from_slice(&[0]);
         }
-        // An operand that no graph in the node takes is read by the node itself.
+        // The node itself reads an operand that no graph in it takes.
         let mut read: SmallVec<[bool; 4]> = SmallVec::from_elem(true, node.inputs.len());
         let regions = regions(node);
         for operand in regions.iter().flat_map(|it| &it.1).flatten() {
@@ -213,7 +208,7 @@ impl Moves {
         (0..read.len()).filter(|&it| read[it]).collect()
     }
 
-    /// The versions that are copied.
+    /// Returns the versions that are copied.
     fn moved(&mut self, graph: &Graph, versions: &Versions, slots: Option<&Slots>) -> FxHashSet<ValueId> {
         let mut read: FxHashSet<ValueId> = FxHashSet::default();
         let mut passed: FxHashSet<ValueId> = FxHashSet::default();
@@ -310,12 +305,12 @@ fn add(to: &mut Graph, op: crate::tensor::Op, x: ValueId, ty: &Type) -> ValueId 
     to.node(id).outputs[0]
 }
 
-/// Slots that exchange their values in a cycle: one version of each cycle.
+/// Returns one version of each cycle of slots that exchange their values.
 fn exchanged(graph: &Graph, versions: &Versions, held: &[ValueId]) -> Vec<ValueId> {
     let assigned: FxHashMap<ValueId, ValueId> =
         graph.nodes().filter(|(_, node)| is_write(node)).map(|(_, node)| (node.outputs[0], node.inputs[0])).collect();
     let slot_of = |value: &ValueId| versions.slot.get(value).copied();
-    // From a slot to the slot whose first version is its final value.
+    // Maps a slot to the slot whose first version is its final value.
     let takes: FxHashMap<usize, usize> = held
         .iter()
         .filter_map(|it| {

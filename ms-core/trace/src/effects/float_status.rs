@@ -1,4 +1,4 @@
-//! Float status in graphs: the results of ops between a clear and a get are checked.
+//! Lowers float status in graphs: checks the results of ops between a clear and a get.
 
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node, NodeId, ValueId, count_nodes};
@@ -12,8 +12,8 @@ use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// The graph with float statuses computed from the results of the ops in between. Transforms are
-/// already expanded and calls inlined, so its nodes are in program order.
+/// Computes float statuses from the results of the ops between clear and get. Transforms are already expanded and calls
+/// inlined, so the nodes are in program order.
 ///
 /// # Errors
 /// [`Code::Argument`] for a status that is cleared and read in different graphs.
@@ -24,7 +24,7 @@ pub fn float_status(graph: &Graph) -> Result<Cow<'_, Graph>> {
     Watch::plain(graph).map(Cow::Owned)
 }
 
-/// Whether a graph reads a float status.
+/// Returns whether a graph reads a float status.
 pub fn has_float_status(graph: &Graph) -> bool {
     count_nodes(graph, |it| it.op == GET_FLOAT_STATUS.op()) > 0
 }
@@ -34,9 +34,9 @@ struct Watch<'g> {
     from: &'g Graph,
     to: Graph,
     map: Vec<ValueId>,
-    /// By checked node: whether all of its results were finite.
+    /// Whether all results of each checked node were finite.
     finite: Vec<Option<ValueId>>,
-    /// By value: whether anything reads it.
+    /// Whether each value is read.
     read: Vec<bool>,
 }
 
@@ -67,7 +67,7 @@ impl<'g> Watch<'g> {
         Ok(self.to.node(id).outputs[0])
     }
 
-    /// The clear that a status comes from.
+    /// Returns the clear from which a status comes.
     fn cleared(&self, status: ValueId) -> Option<NodeId> {
         const PASSED: [Op; 4] = [STOP_GRADIENT.op(), TENSOR_MOVE.op(), ASSIGN.op(), GET_FLOAT_STATUS.op()];
         let mut value = status;
@@ -82,7 +82,7 @@ impl<'g> Watch<'g> {
         }
     }
 
-    /// For every get: its clear. Every clear has a get.
+    /// Returns every get with its clear. Every clear has a get.
     fn windows(&self) -> Result<Vec<(NodeId, NodeId)>> {
         let refuse = |node: &Node| {
             let message = "a float status is cleared and read in different graphs";
@@ -108,15 +108,15 @@ impl<'g> Watch<'g> {
         }
     }
 
-    /// The graph, with checks of the nodes between a clear and a get.
+    /// Returns the graph with checks of the nodes between a clear and a get.
     fn plain(graph: &Graph) -> Result<Graph> {
         let mut watch = Watch::new(graph);
         watch.nodes(false)?;
         watch.finish(None)
     }
 
-    /// A graph in which all nodes are checked: whether all results were finite is a carry at a
-    /// position, or the last output.
+    /// Returns a graph in which all nodes are checked. Whether all results were finite is a carry at a position, or the
+    /// last output.
     fn whole(graph: &Graph, carry: Option<usize>) -> Result<Graph> {
         let mut watch = Watch::new(graph);
         let before = carry.map(|_| watch.to.add_input(flag()));
@@ -147,7 +147,7 @@ impl<'g> Watch<'g> {
         Ok(())
     }
 
-    /// The graph with the outputs of the one it is made from, and one more.
+    /// Returns the graph with the original outputs and one more.
     fn finish(mut self, more: Option<(Option<usize>, ValueId)>) -> Result<Graph> {
         let mut outputs: Vec<ValueId> = self.from.outputs().iter().map(|it| self.map[it.0 as usize]).collect();
         if let Some((at, value)) = more {
@@ -171,7 +171,7 @@ impl<'g> Watch<'g> {
             self.map[old.0 as usize] = new;
         }
         if watched && node.op != CONSTANT.op() {
-            // What a composite has for its derivative is not computed for a check alone.
+            // Outputs that a composite only has for its derivative are not computed for a check alone.
             let is_composite = matches!(ops::definition(node.op).lowering, Lowering::Composite(_));
             let is_result = |it: &ValueId| !is_composite || *it == node.outputs[0] || self.read[it.0 as usize];
             let is_checked = |it: &&ValueId| self.from.ty(**it).dtype.is_float() && is_result(it);
@@ -185,7 +185,7 @@ impl<'g> Watch<'g> {
         Ok(())
     }
 
-    /// Copies a node with graphs, which return whether all of their results were finite.
+    /// Copies a node with graphs, each of which returns whether all of its results were finite.
     fn holder(&mut self, id: NodeId, mut node: Node, mut types: Vec<Type>) -> Result<()> {
         let olds = std::mem::take(&mut node.outputs);
         let control = Control::of(&node);
@@ -227,7 +227,7 @@ impl<'g> Watch<'g> {
         Ok(())
     }
 
-    /// Whether a value is finite everywhere.
+    /// Returns whether a value is finite everywhere.
     fn finite(&mut self, value: ValueId) -> Result<ValueId> {
         let rank = self.to.ty(value).rank();
         let finite = self.add(&ISFINITE, Attrs::none(), &[value])?;
@@ -238,7 +238,7 @@ impl<'g> Watch<'g> {
         self.add(&ALL, ReduceAttrs::attrs(&axes[..], false), &[finite])
     }
 
-    /// The conjunction of these values.
+    /// Returns the conjunction of these values.
     fn every(&mut self, values: Vec<ValueId>) -> Result<ValueId> {
         let mut values = values.into_iter();
         let Some(first) = values.next() else {
@@ -248,7 +248,7 @@ impl<'g> Watch<'g> {
         values.try_fold(first, |all, it| self.add(&LOGICAL_AND, Attrs::none(), &[all, it]))
     }
 
-    /// The status of the nodes between two nodes.
+    /// Returns the status of the nodes between two nodes.
     fn status(&mut self, begin: NodeId, end: NodeId) -> Result<ValueId> {
         let between = self.finite[begin.0 as usize..end.0 as usize].iter().flatten().copied().collect();
         let all = self.every(between)?;

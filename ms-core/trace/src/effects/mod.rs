@@ -1,8 +1,6 @@
-//! Effects of programs in graphs: which reads of parameters need copies, and what float statuses
-//! report.
+//! Lowers effects in graphs: copies of parameters for reads that need them, and float statuses.
 //!
-//! Order itself needs no pass: a slot's value is its state, and a read is the value at its point of
-//! the program.
+//! Order itself needs no pass. A slot's value is its state, and a read is the value at its point of the program.
 
 mod copies;
 mod float_status;

@@ -1,11 +1,11 @@
-//! Expansion of the composites that the target does not run itself.
+//! Legalises composites: expands those that the target does not run natively.
 
 use crate::ir::{Graph, Node, Type};
 use crate::optimize::{Pass, PassContext};
 use crate::transform::expand_own_composites;
 use std::borrow::Cow;
 
-/// Replaces composites by the ops of their bodies, unless they are in [`PassContext::kept`].
+/// Replaces composites by the ops of their bodies, unless [`PassContext::kept`] lists them.
 pub struct Composites;
 
 impl Pass for Composites {
@@ -18,7 +18,7 @@ impl Pass for Composites {
             let types: Vec<&Type> = node.inputs.iter().map(|&it| graph.ty(it)).collect();
             !context.kept.iter().any(|it| it.admits(node.op, &types, context.precision))
         };
-        // A composite whose body is refused remains, and running it reports the error.
+        // If the body of a composite fails to expand, the composite remains, and running it reports the error.
         expand_own_composites(graph, &refused).unwrap_or(Cow::Borrowed(graph))
     }
 }
@@ -31,7 +31,7 @@ mod tests {
     use crate::tensor::{Array, DType};
     use crate::transform::value_and_grad;
 
-    /// A graph of one node of a sample.
+    /// Builds a graph of one node from a sample.
     fn single(def: &'static OpDef, sample: &Sample) -> Graph {
         let mut graph = Graph::new(def.name());
         let types: Vec<Type> = sample.inputs.iter().map(|it| Type::of(it.dtype, &it.shape)).collect();
@@ -43,7 +43,7 @@ mod tests {
         graph
     }
 
-    /// The derivative rule of a composite gives what the rules of the ops of its body give.
+    /// The derivative rule of a composite agrees with the rules of the ops of its body.
     #[test]
     fn rules_agree_with_those_of_bodies() {
         let context = PassContext::default();
@@ -55,7 +55,7 @@ mod tests {
                     (0..sample.inputs.len()).filter(|&at| sample.inputs[at].dtype.is_float()).collect();
                 let arrays = sample.arrays();
                 let gradients = |graph: &Graph| {
-                    // Every result has another cotangent.
+                    // Every result has a different cotangent.
                     let seeded = value_and_grad(graph, &wrt, graph.outputs().len(), true, true).expect("it has rules");
                     let seeds = seeded.inputs()[arrays.len()..].iter().enumerate();
                     let seeds = seeds.map(|(at, &it)| {

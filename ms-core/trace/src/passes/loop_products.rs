@@ -1,4 +1,4 @@
-//! Products that a loop adds up.
+//! Replaces the products that a loop accumulates by one product after it.
 
 use crate::ir::{ContractionRanks, Graph, Node, Rewriter, Type, ValueId, Values, rewrite};
 use crate::ops::{ADD, Control, Loop, Lowering, PERMUTE, PermuteAttrs, definition, sum_of_products};
@@ -9,9 +9,10 @@ use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Adds the products that a loop adds to a carry, one in each iteration, by one product behind the loop, over the
-/// iterations as well: gradients for the weights of a recurrent layer. It takes the sequences that the loop reads, and
-/// stacks of what it computes. The sum has another order, so that it is done in relaxed precisions only.
+/// Combines the products that a loop adds to a carry, one in each iteration, into one product after the loop. Its
+/// reduction dimensions include the iterations. An example is the weight gradient of a recurrent layer. The operands
+/// are the sequences that the loop reads and stacks of values that it computes. The order of the sum changes, so the
+/// pass runs in relaxed precisions only.
 pub struct LoopProducts;
 
 impl Pass for LoopProducts {
@@ -49,7 +50,7 @@ impl Pass for LoopProducts {
     }
 }
 
-/// The number of uses of each value of a graph.
+/// Returns the number of uses of each value of a graph.
 fn uses(graph: &Graph) -> Vec<usize> {
     let mut uses = vec![0; graph.value_count()];
     let read = graph.nodes().flat_map(|(_, node)| &node.inputs).chain(graph.outputs());
@@ -57,31 +58,32 @@ fn uses(graph: &Graph) -> Vec<usize> {
     uses
 }
 
-/// Where the elements of a factor are outside the loop.
+/// The location of a factor's elements outside the loop.
 #[derive(Clone, Copy)]
 enum Source {
-    /// In a sequence, the element of which is this input of the body.
+    /// The sequence whose element is this input of the body.
     Sequence(usize),
-    /// In the stack with this number.
+    /// The stack with this number.
     Stack(usize),
 }
 
 /// A factor of the product of an iteration.
 struct Factor {
     source: Source,
-    /// The axis of an element that each axis of the factor is.
+    /// The axis of an element that corresponds to each axis of the factor.
     axes: SmallVec<[usize; 4]>,
 }
 
-/// What a loop stacks.
+/// The values that a loop stacks.
 struct Stacks<'g> {
     body: &'g Graph,
     /// The inputs of the body that are elements of sequences.
     elements: std::ops::Range<usize>,
     values: Vec<ValueId>,
-    /// The number of those that it stacks already.
+    /// The number of values that the loop stacks already.
     own: usize,
-    /// The number of bytes that more of them may have for each iteration: those that it reads and stacks already.
+    /// The number of bytes per iteration that additional stacks may take. It starts as the size of the elements that
+    /// the loop reads and stacks already.
     room: usize,
 }
 
@@ -93,7 +95,7 @@ impl<'g> Stacks<'g> {
         Self { body, elements: at.elements(), own: values.len(), values, room }
     }
 
-    /// Where a value is outside the loop, which may stack it.
+    /// Returns the location of a value outside the loop, stacking the value if there is room.
     fn source(&mut self, value: ValueId) -> Option<Source> {
         if let Some(input) = self.body.inputs().iter().position(|&it| it == value) {
             return self.elements.contains(&input).then_some(Source::Sequence(input));
@@ -119,7 +121,7 @@ struct Sum {
 }
 
 impl Sum {
-    /// A carry to which a product is added, neither of which anything else reads.
+    /// Returns the sum of a carry to which a product is added, if neither has another use.
     fn of(body: &Graph, carry: usize, uses: &[usize], stacks: &mut Stacks<'_>) -> Option<Self> {
         let (before, after) = (body.inputs()[carry], body.outputs()[carry]);
         let is_used_once = |it: ValueId| uses[it.0 as usize] == 1;
@@ -145,7 +147,7 @@ impl Sum {
         Some(Self { carry, factors: [factor(node.inputs[0])?, factor(node.inputs[1])?], ranks })
     }
 
-    /// The sum behind the loop: of the first value of the carry, and of the products of all iterations.
+    /// Emits the sum after the loop: the first value of the carry plus the products of all iterations.
     fn behind(&self, rewriter: &mut Rewriter<'_>, node: &Node, inputs: [ValueId; 3]) -> Option<ValueId> {
         let types: Vec<Type> = inputs.iter().map(|&it| rewriter.graph().ty(it).clone()).collect();
         let axes = [&self.factors[0].axes[..], &self.factors[1].axes];
@@ -155,7 +157,7 @@ impl Sum {
     }
 }
 
-/// A value without the permutation that it is of another one, and the axes of that.
+/// Strips the permutation from a value and returns the operand and the axes.
 fn permuted(graph: &Graph, value: ValueId) -> (ValueId, SmallVec<[usize; 4]>) {
     match graph.producer(value).filter(|it| it.op == PERMUTE.op()) {
         Some(node) => (node.inputs[0], PermuteAttrs::of(&node.attrs).axes().sizes().into_iter().collect()),
@@ -163,7 +165,7 @@ fn permuted(graph: &Graph, value: ValueId) -> (ValueId, SmallVec<[usize; 4]>) {
     }
 }
 
-/// The loop with more stacks, and with carries that do not change in place of sums.
+/// Rebuilds the loop with more stacks. Carries that do not change replace the sums.
 fn loop_with(
     rewriter: &mut Rewriter<'_>,
     node: &Node,
@@ -192,7 +194,7 @@ mod tests {
     use crate::tensor::{Array, DType, Element, Scalar};
     use ms_ir::with_element;
 
-    /// Small integers, whose sums and products are exact.
+    /// Small integers, with exact sums and products.
     fn numbers(ty: &Type, seed: usize) -> Array {
         let mut out = Array::zeros(&ty.shape().expect("sizes are known"), ty.dtype);
         with_element!(ty.dtype, T => {
@@ -211,7 +213,7 @@ mod tests {
         results.iter().map(|it| it.on_host().expect("the elements are readable").scalars()).collect()
     }
 
-    /// Whether a loop's products become one, which changes no result that is exact.
+    /// Checks whether a loop's products are combined, which changes no exact result.
     #[track_caller]
     fn check(body: &str, call: &str, is_one: bool) {
         let text = format!("{body}\n{call}");
@@ -235,7 +237,7 @@ mod tests {
     #[test]
     fn products_of_sequences_and_of_what_the_loop_computes() {
         for (factor, is_one) in [
-            // An element of a sequence; a value of the loop, which it stacks; the carry that it begins with.
+            // An element of a sequence, a value that the loop stacks, and the carry's first value.
             ("%x", true),
             ("%next", true),
             ("%h", false),
@@ -287,7 +289,7 @@ mod tests {
     #[test]
     fn carries_that_something_else_reads() {
         for lines in [
-            // The carry, the product, and the sum.
+            // The carry, the product and the sum.
             "%next = add %h, %h : f32[2, 3]
              %square = mul %c, %c : f32[3, 4]
              %sum = add %square, %product : f32[3, 4]",
@@ -310,7 +312,7 @@ mod tests {
         }
     }
 
-    /// A stack that is larger than all that the loop reads and stacks is not made.
+    /// A stack larger than all values that the loop reads and stacks is not created.
     #[test]
     fn memory_of_stacks() {
         let body = "graph @body(%c: f32[1, 1], %x: f32[1, 2]) -> (f32[1, 1]) {

@@ -1,4 +1,4 @@
-//! Bodies of composites as graphs.
+//! Traces the bodies of composites to graphs.
 
 use super::build;
 use crate::error::Result;
@@ -7,18 +7,18 @@ use crate::ops::{Body, Lowering, OpDef, Types, infer};
 use crate::tensor::{Attrs, Dim, Op, Type};
 use std::rc::Rc;
 
-/// What determines the graph of a body: op, attributes, types of the operands.
+/// The key of a body's graph: op, attributes, types of the operands.
 type Key = (u16, Attrs, Vec<Type>);
 
 thread_local! {
     static BODIES: Memo<Key> = Memo::default();
 }
 
-/// The graph of the body of a composite on operands of these types, whose outputs are the results of the composite.
+/// Returns the graph of a composite's body on operands of these types. Its outputs are the results of the composite.
 /// Every thread traces it once.
 ///
 /// # Errors
-/// Those of the ops of the body, in the name of the composite.
+/// The errors of the ops of the body, attributed to the composite.
 pub fn body_graph(op: Op, body: Body, attrs: &Attrs, types: &[&Type]) -> Result<Rc<Graph>> {
     let apply = |inputs: &[_]| Ok(body(attrs, &inputs.iter().collect::<Vec<_>>()).into_vec());
     let key = (op.number(), attrs.clone(), types.iter().map(|&it| it.clone()).collect());
@@ -26,13 +26,13 @@ pub fn body_graph(op: Op, body: Body, attrs: &Attrs, types: &[&Type]) -> Result<
     graph.map_err(|error| error.of_composite(op.name()))
 }
 
-/// [`infer`] of an op that becomes a node without regions: a composite has the types of its body, which is traced on
-/// the way, for its expansion.
+/// Infers the types of an op that becomes a node without regions, like [`infer`]. A composite has the types of its
+/// body, which is traced here and reused for its expansion.
 ///
 /// # Errors
-/// As for [`infer`].
+/// See [`infer`].
 pub(super) fn infer_node(def: &'static OpDef, attrs: &Attrs, types: &[&Type]) -> Result<Types> {
-    // The type rule has the errors of its own: that of the first op that fails, or of a size that is not known.
+    // On failure, the type rule reports the error: that of the first op that fails, or of an unknown size.
     if let Lowering::Composite(body) = def.lowering
         && !types.iter().any(|it| it.dims.contains(&Dim::DYNAMIC))
         && let Ok(graph) = body_graph(def.op(), body, attrs, types)

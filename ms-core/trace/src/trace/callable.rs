@@ -1,4 +1,4 @@
-//! Callable values: cells as fields, and everything that is called by a local name.
+//! Defines callable values: cells as fields, and everything that is called by a local name.
 
 use super::arg::Sink;
 use super::cell::{Cell, Layer};
@@ -6,10 +6,10 @@ use super::type_key::TypeKey;
 use crate::tensor::Tensor;
 use std::sync::Arc;
 
-/// A cell of one argument, as a field of another cell: what `self.fc1(&x)` calls.
+/// A cell of one argument, as a field of another cell: the callee of `self.fc1(&x)`.
 ///
-/// `#[cell]` implements it on an impl whose `construct` takes one argument. The lifetime is that
-/// of a borrowed argument.
+/// `#[cell]` implements it on an impl whose `construct` takes one argument. The lifetime is that of a borrowed
+/// argument.
 #[diagnostic::on_unimplemented(
     message = "a field of type `{Self}` cannot be called",
     label = "not a cell",
@@ -26,7 +26,7 @@ pub trait Apply<'a> {
     fn apply(&self, argument: Self::Argument) -> Self::Output;
 }
 
-/// A cell of any number of arguments but one, as a field of another cell: what `self.attn(&q, &k)` calls.
+/// A cell with zero, two or more arguments, as a field of another cell: the callee of `self.attn(&q, &k)`.
 ///
 /// `#[cell]` implements it. The lifetime is that of borrowed arguments.
 pub trait ApplyAll<'a> {
@@ -39,8 +39,8 @@ pub trait ApplyAll<'a> {
     fn apply_all(&self, arguments: Self::Arguments) -> Self::Output;
 }
 
-/// What a name can refer to in a call `name(x, y)` inside compiled functions: functions,
-/// closures, cells, and types with `#[jit_class]` whose impl has a method `call`.
+/// A callee of `name(x, y)` inside compiled functions: functions, closures, cells, and types with `#[jit_class]` whose
+/// impl has a method `call`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no `call` method",
     label = "called here",
@@ -50,12 +50,11 @@ pub trait ApplyAll<'a> {
 pub trait Callable<Args> {
     /// The result.
     type Output;
-    /// Whether it captures values, which its type does not determine.
+    /// Whether it has captures, whose values its type does not determine.
     const CAPTURES: bool = true;
 
-    /// Visits the host values that it depends on besides its type and its captures, as a part of
-    /// keys:
-    /// those that were passed to a transform.
+    /// Visits the host values on which it depends besides its type and its captures, as part of keys: those that were
+    /// passed to a transform.
     fn sign(&self, sink: &mut Sink<'_>) {
         let _ = sink;
     }
@@ -64,14 +63,14 @@ pub trait Callable<Args> {
     fn call_with(&self, arguments: Args) -> Self::Output;
 }
 
-/// The arguments of a call, as a tuple. It is made by its field, where rustc has nothing to say but that types differ.
+/// The arguments of a call, as a tuple. Code constructs it by its field, so that rustc only reports differing types.
 pub struct Given<Args> {
     /// The tuple.
     pub arguments: Args,
 }
 
-/// Resolves a call of a local object to its [`Callable`]: `net(x, y)` is `net.invoke(..)`, which is found through
-/// references.
+/// Resolves a call of a local object to its [`Callable`]: `net(x, y)` is `net.invoke(..)`, which method lookup finds
+/// through references.
 pub trait Invoke {
     /// Calls it.
     #[track_caller]
@@ -99,13 +98,13 @@ pub trait Marked {
     const NO_INLINE: bool = false;
 }
 
-// Of every type, so that a type that is no cell has one error and not one for each mark.
+// Every type implements it, so that a type that is not a cell causes one error instead of one for each mark.
 #[diagnostic::do_not_recommend]
 impl<T: ?Sized> Marked for T {}
 
-/// A type with a method `call`, which takes precedence over the one of [`NoCall`].
+/// A type with a method `call`, which takes precedence over [`NoCall`]'s.
 ///
-/// No type implements it: it has the message for types without one.
+/// No type implements this trait. It carries the message for types without one.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no `call`",
     label = "no `#[cell]` impl of `{Self}` has `construct`",
@@ -114,9 +113,9 @@ impl<T: ?Sized> Marked for T {}
 )]
 pub trait HasCall {}
 
-/// Finds no `call`, with a message.
+/// Reports a missing `call`.
 pub trait NoCall {
-    /// Not there.
+    /// Never called.
     fn call(&self);
 }
 
@@ -125,7 +124,7 @@ impl<T: HasCall + ?Sized> NoCall for T {
     fn call(&self) {}
 }
 
-/// The receiver of `construct`: a [`Cell`], whatever else is wrong.
+/// The receiver of `construct`: a [`Cell`], whatever other errors there are.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a cell",
     label = "this impl needs a cell",
@@ -133,7 +132,7 @@ impl<T: HasCall + ?Sized> NoCall for T {
             `ms explain MS015`"
 )]
 pub trait Own<By> {
-    /// `Self`. For a type that is no cell there is none, and rustc is silent about uses of it.
+    /// `Self`. A type that is not a cell has none, and rustc does not report uses of it.
     type Own: Cell + ?Sized;
 
     /// `self`.
@@ -150,7 +149,7 @@ impl<T: Cell + ?Sized> Own<Met> for T {
     }
 }
 
-// With a single impl, rustc would go on with `Own = T`.
+// With a single impl, rustc would infer `Own = T`.
 #[diagnostic::do_not_recommend]
 impl<T: HasCall + Cell + ?Sized> Own<Unmet> for T {
     type Own = T;
@@ -160,10 +159,11 @@ impl<T: HasCall + Cell + ?Sized> Own<Unmet> for T {
     }
 }
 
-/// The bound of a hint is met.
+/// Marks a hint with a satisfied bound.
 pub struct Met;
 
-/// No type meets the bound of a hint. An impl by it keeps rustc from choosing the other one before its bound is checked.
+/// Marks a hint with an unsatisfiable bound. An impl for it keeps rustc from choosing the other impl before it checks
+/// the bound.
 pub struct Unmet;
 
 /// The marks of the calls of a cell or a function inside compiled code.

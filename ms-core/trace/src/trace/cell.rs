@@ -1,4 +1,4 @@
-//! Cells: networks as values, with their parameters found by the types of their fields.
+//! Defines cells: networks as values, with parameters found by the types of their fields.
 
 use super::arg::{Arg, CellId, Name, Sink, Training, Visitor};
 use crate::error::{Code, Error, OrRaise, Result, raise};
@@ -8,19 +8,18 @@ use std::any::Any;
 use std::fmt;
 use std::rc::Rc;
 
-/// A network or a layer: a value whose parameters, sub-cells, tensors and host fields are found
-/// by the types of its fields. `#[cell]` implements it.
+/// A network or a layer: a value whose parameters, sub-cells, tensors and host fields are found by the types of its
+/// fields. `#[cell]` implements it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a cell",
     note = "write `#[cell]` on the struct; for more information, run `ms explain MS015`"
 )]
 pub trait Cell: Arg {
-    /// Every parameter, buffer and state of a generator with its path (`fc1.weight`,
-    /// `blocks[0].attn.weight`), each slot once, under the first of its paths.
+    /// Returns every parameter, buffer and generator state with its path (`fc1.weight`, `blocks[0].attn.weight`). Each
+    /// slot occurs once, under its first path.
     ///
     /// # Errors
-    /// [`Code::DuplicateName`] when two of them have the same path, which an [`Arg`] written by hand
-    /// may give.
+    /// [`Code::DuplicateName`] when two slots have the same path, which a handwritten [`Arg`] may cause.
     fn named_parameters(&self) -> Result<Vec<(String, Parameter)>> {
         let mut found = Names { path: Vec::new(), found: Vec::new() };
         self.visit(&mut Sink::new(&mut found));
@@ -40,20 +39,20 @@ pub trait Cell: Arg {
         Ok(out)
     }
 
-    /// Every parameter, each slot once, in the order of the fields.
+    /// Returns every parameter, each slot once, in the order of the fields.
     fn parameters(&self) -> Vec<Parameter> {
         parameters(|sink| self.visit(sink))
     }
 
-    /// The trainable parameters.
+    /// Returns the trainable parameters.
     fn trainable_parameters(&self) -> Vec<Parameter> {
         self.parameters().into_iter().filter(Parameter::requires_grad).collect()
     }
 
-    /// Moves the parameters to a device; returns the cell. Tensors in its fields stay where they are.
+    /// Moves the parameters to a device and returns the cell. Tensors in its fields stay where they are.
     ///
     /// # Panics
-    /// As [`Tensor::to`]; nothing is moved if one parameter cannot be.
+    /// See [`Tensor::to`]. Nothing is moved if one parameter cannot be.
     #[track_caller]
     fn to(&self, device: impl IntoDevice) -> &Self
     where
@@ -66,12 +65,12 @@ pub trait Cell: Arg {
         self
     }
 
-    /// Converts the parameters and buffers of floats to a float dtype; returns the cell. Compiled versions of
-    /// functions with these parameters are dropped. Call it before an optimiser creates its state, whose dtype
-    /// depends on that of the parameters.
+    /// Converts the float parameters and buffers to a float dtype and returns the cell. Compiled versions of functions
+    /// with these parameters are dropped. Call it before an optimiser creates its state, whose dtype depends on that of
+    /// the parameters.
     ///
     /// # Panics
-    /// Raises [`Code::DType`] for a dtype that is not of floats, and [`Code::Argument`] in a function that is being
+    /// Raises [`Code::DType`] for a dtype that is not a float, and [`Code::Argument`] in a function that is being
     /// compiled.
     #[track_caller]
     fn to_dtype(&self, dtype: DType) -> &Self
@@ -88,10 +87,10 @@ pub trait Cell: Arg {
     }
 }
 
-/// Converts the values of slots of floats to a float dtype; see [`Cell::to_dtype`].
+/// Converts the values of float slots to a float dtype; see [`Cell::to_dtype`].
 ///
 /// # Panics
-/// As [`Cell::to_dtype`].
+/// See [`Cell::to_dtype`].
 #[track_caller]
 pub fn convert(parameters: &[Parameter], dtype: DType) {
     let refuse = |code, message: String| raise(Error::new(code, message).with_op("to_dtype"));
@@ -111,7 +110,7 @@ pub fn convert(parameters: &[Parameter], dtype: DType) {
     });
 }
 
-/// The type of the cell, with the shapes of its parameters by their paths.
+/// Formats the type of the cell, with the shapes of its parameters by their paths.
 impl fmt::Debug for dyn Layer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut names = Names { path: Vec::new(), found: Vec::new() };
@@ -141,7 +140,7 @@ impl Visitor for FirstCell {
     }
 }
 
-/// Makes a generator part of checkpoints, by itself or as the field of a cell.
+/// Makes a generator part of checkpoints, alone or as the field of a cell.
 #[diagnostic::do_not_recommend]
 impl Cell for crate::ops::random::Generator {}
 
@@ -168,7 +167,7 @@ impl Visitor for Names {
     }
 }
 
-/// The parameters that `sign` visits, each slot once.
+/// Returns the parameters that `sign` visits, each slot once.
 pub fn parameters(sign: impl Fn(&mut Sink<'_>)) -> Vec<Parameter> {
     let mut slots = Slots::default();
     sign(&mut Sink::new(&mut slots));
@@ -194,7 +193,7 @@ impl Visitor for Slots {
     fn fixed(&mut self, _: u64) {}
 }
 
-/// `a`, `b`, `[0]`, `c` as `a.b[0].c`.
+/// Joins `a`, `b`, `[0]`, `c` to `a.b[0].c`.
 pub(super) fn join(path: &[String]) -> String {
     let mut out = String::new();
     for part in path {

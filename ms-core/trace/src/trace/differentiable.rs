@@ -1,4 +1,4 @@
-//! The targets of derivatives, and their gradients.
+//! Defines the targets of derivatives, and their gradients.
 
 use super::{Arg, Cell, Sink, Tree, leaves};
 use crate::error::{Code, Error, Result};
@@ -10,7 +10,7 @@ pub struct Wrt {
     targets: Vec<Target>,
 }
 
-/// One target of a derivative.
+/// A target of a derivative.
 #[doc(hidden)]
 pub enum Target {
     /// A tensor of an argument.
@@ -33,12 +33,12 @@ pub enum Target {
 pub struct Gradients {
     parameters: Vec<Parameter>,
     tensors: Vec<Tensor>,
-    /// The parameters of a template, which does not keep them alive.
+    /// The parameters of a template, which it does not keep alive.
     template: Vec<WeakParameter>,
 }
 
 impl Gradients {
-    /// Gradients of these parameters, in the same order.
+    /// Creates gradients of these parameters, in the same order.
     pub fn new(parameters: Vec<Parameter>, tensors: Vec<Tensor>) -> Self {
         Self { parameters, tensors, template: Vec::new() }
     }
@@ -58,12 +58,12 @@ impl Gradients {
         self.iter().find(|it| it.0 == parameter).map(|it| it.1)
     }
 
-    /// How many there are.
+    /// Returns the number of gradients.
     pub fn len(&self) -> usize {
         self.tensors.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no gradients.
     pub fn is_empty(&self) -> bool {
         self.tensors.is_empty()
     }
@@ -98,23 +98,23 @@ impl Tree for Gradients {
     }
 }
 
-/// An argument that gradients can be taken with respect to: a structure of float tensors, or a
-/// cell, of which it means the trainable parameters.
+/// An argument that gradients can be taken with respect to: a structure of float tensors, or a cell, which stands for
+/// its trainable parameters.
 #[diagnostic::on_unimplemented(
     message = "no gradient can be taken with respect to `{Self}`",
     note = "gradients are taken with respect to tensors, structures of them that derive `Tree`, and cells"
 )]
 pub trait Differentiable: Arg {
-    /// The type of its gradient.
+    /// The type of the gradient.
     type Gradient: Tree;
 
     /// Adds the targets.
     fn collect(&self, wrt: &mut Wrt);
 
-    /// The argument with other tensors inside; `None` if it stays unchanged.
+    /// Returns the argument with other tensors; `None` if it stays unchanged.
     fn substitute(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Option<Box<Self>>;
 
-    /// The gradient, built from its tensors in order.
+    /// Builds the gradient from its tensors in order.
     fn gradient(&self, next: &mut dyn FnMut() -> Tensor) -> Self::Gradient;
 }
 
@@ -136,7 +136,7 @@ impl<C: Cell> Differentiable for C {
     }
 }
 
-/// Implements [`Differentiable`] for a [`Tree`]: its gradient is a tree of the same structure.
+/// Implements [`Differentiable`] for a [`Tree`]. Its gradient is a pytree with the same structure.
 #[macro_export]
 macro_rules! differentiable_tree {
     ($({$($generics:tt)*})? $ty:ty) => {

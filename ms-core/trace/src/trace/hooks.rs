@@ -1,4 +1,4 @@
-//! Hooks of cells: functions of the program that see the tensors of calls that run op by op.
+//! Implements hooks of cells: user functions that receive the tensors of calls that run op by op.
 
 use super::arg::{Arg, CellId, Name, Sink, Visitor};
 use super::cell::Cell;
@@ -16,13 +16,13 @@ type Forward = dyn Fn(&[Tensor], &[Tensor]) -> Option<Vec<Tensor>> + Send + Sync
 
 /// A hook of a cell.
 pub enum Hook {
-    /// Sees the tensors of the arguments.
+    /// Receives the tensors of the arguments.
     ForwardPre(Box<ForwardPre>),
-    /// Sees the tensors of the arguments and of the result.
+    /// Receives the tensors of the arguments and of the result.
     Forward(Box<Forward>),
-    /// Sees the gradient of each tensor of the result.
+    /// Receives the gradient of each tensor of the result.
     BackwardPre(GradientHook),
-    /// Sees the gradient of each tensor of the arguments.
+    /// Receives the gradient of each tensor of the arguments.
     Backward(GradientHook),
 }
 
@@ -30,8 +30,8 @@ pub enum Hook {
 struct Registered {
     /// The number of its handle.
     number: u64,
-    /// The parameters of the cell at that time. A place in memory is used again, and a parameter's number is not: a
-    /// cell at the same place without them is another one.
+    /// The parameters of the cell at registration. Addresses are reused, but parameter numbers are not. So a cell at
+    /// the same address with other parameters is a different cell.
     parameters: Vec<SlotId>,
     hook: Arc<Hook>,
 }
@@ -48,14 +48,14 @@ fn all() -> RwLockReadGuard<'static, FxHashMap<CellId, List>> {
     HOOKS.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Zero if no cell has a hook, and otherwise another number after each registration.
+/// Returns zero if no cell has a hook, and otherwise a number that changes at each registration.
 #[inline]
 pub fn generation() -> u64 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// The hooks of a cell with certain parameters; none if it has none. Hooks of another cell, which was at the same
-/// place and whose handles were forgotten, end.
+/// Returns the hooks of a cell with certain parameters. Removes hooks of another cell that was at the same address and
+/// whose handles were forgotten.
 pub fn hooks_of(cell: CellId, parameters: impl FnOnce() -> Vec<SlotId>) -> Vec<Arc<Hook>> {
     let all = all();
     let Some(list) = all.get(&cell) else { return Vec::new() };
@@ -69,7 +69,7 @@ pub fn hooks_of(cell: CellId, parameters: impl FnOnce() -> Vec<SlotId>) -> Vec<A
     hooks
 }
 
-/// Ends a hook.
+/// Removes a hook.
 fn remove(cell: CellId, number: u64) {
     let mut all = HOOKS.write().unwrap_or_else(PoisonError::into_inner);
     let ended = all.get_mut(&cell).and_then(|list| {
@@ -82,32 +82,35 @@ fn remove(cell: CellId, number: u64) {
     if all.is_empty() {
         GENERATION.store(0, Ordering::Relaxed);
     }
-    // What a hook captures may have hooks and handles of its own.
+    // Captures of a hook may have hooks and handles themselves, so the lock is released first.
     drop(all);
     drop(ended);
 }
 
-/// The error of hooks in compiled code.
+/// Returns the error of hooks in compiled code.
 pub fn hooks_refused(name: &str) -> Error {
     Error::new(Code::Hook, "a cell with hooks cannot be compiled: hooks run eagerly only")
         .with_op(name)
         .help("remove the hooks, or run this with `jit: false` in the context, or with `MS_JIT=0`")
 }
 
-/// Functions of the program that see, and may replace, the tensors of a cell's calls and their gradients: of every cell,
-/// also inside of others.
+/// Registers user functions that receive, and may replace, the tensors of a cell's calls and their gradients. It works
+/// for every cell, also inside of others.
 ///
-/// They run eagerly, in the order in which they were registered: without `#[jit]`, in eager mode, and with `jit: false`
-/// in the context, also under `grad`. A function that is compiled with a cell that has hooks raises [`Code::Hook`]:
-/// nothing is skipped silently. A cell is known by its place in memory and its parameters, so that a handle borrows it, and a hook ends with
-/// its handle. The hook of a handle that is forgotten (`std::mem::forget`) ends when another cell with parameters is
-/// called at that place. Calls of cells without hooks cost what they cost before.
+/// Hooks run eagerly, in the order of registration: without `#[jit]`, in eager mode, and with `jit: false` in the
+/// context, also under `grad`. Compiling a function with a hooked cell raises [`Code::Hook`]: no hook is silently
+/// skipped.
+///
+/// A cell is identified by its address and its parameters. So a handle borrows the cell, and a hook ends with its
+/// handle. The hook of a forgotten handle (`std::mem::forget`) ends when another cell with parameters is called at that
+/// address. Calls of cells without hooks have no overhead.
 pub trait Hooks: Arg {
-    /// A function of the tensors of the arguments, before each call; what it returns takes their places.
+    /// Registers a function of the tensors of the arguments, which runs before each call. The tensors that it returns
+    /// replace them.
     ///
     /// # Panics
-    /// Raises [`Code::Hook`] for a cell without fields, which has no place of its own, and for containers, which are not
-    /// called; calls raise [`Code::Argument`] if the hook returns another number of tensors.
+    /// Raises [`Code::Hook`] for a cell without fields, which has no unique address, and for containers, which are not
+    /// called. Calls raise [`Code::Argument`] if the hook returns another number of tensors.
     #[track_caller]
     fn register_forward_pre_hook(
         &self,
@@ -116,11 +119,11 @@ pub trait Hooks: Arg {
         register(self, Hook::ForwardPre(Box::new(hook)))
     }
 
-    /// A function of the tensors of the arguments and of the result, after each call; what it returns takes the places of
-    /// those of the result.
+    /// Registers a function of the tensors of the arguments and of the result, which runs after each call. The tensors
+    /// that it returns replace those of the result.
     ///
     /// # Panics
-    /// As [`Hooks::register_forward_pre_hook`].
+    /// See [`Hooks::register_forward_pre_hook`].
     #[track_caller]
     fn register_forward_hook(
         &self,
@@ -129,11 +132,11 @@ pub trait Hooks: Arg {
         register(self, Hook::Forward(Box::new(hook)))
     }
 
-    /// A function of the gradient of the result, before gradients are pulled back through the cell; what it returns takes
-    /// the place of that gradient. It is called for each tensor of the result.
+    /// Registers a function of the gradient of the result, which runs before gradients are pulled back through the
+    /// cell. The gradient that it returns replaces that of the result. It is called for each tensor of the result.
     ///
     /// # Panics
-    /// As [`Hooks::register_forward_pre_hook`]; gradients raise [`Code::Shape`] if the hook gives another type.
+    /// See [`Hooks::register_forward_pre_hook`]. Gradients raise [`Code::Shape`] if the hook returns another type.
     #[track_caller]
     fn register_backward_pre_hook(
         &self,
@@ -142,12 +145,12 @@ pub trait Hooks: Arg {
         register(self, Hook::BackwardPre(GradientHook::new(hook)))
     }
 
-    /// A function of the gradient of the argument, after gradients were pulled back through the cell; what it returns
-    /// takes the place of that gradient. It is called for each tensor of the arguments that has a gradient: not where the
-    /// cell is the first one, and gradients are those of its parameters.
+    /// Registers a function of the gradient of the argument, which runs after gradients were pulled back through the
+    /// cell. The gradient that it returns replaces that of the argument. It is called for each tensor of the arguments
+    /// that has a gradient. The first cell has none if gradients are only those of its parameters.
     ///
     /// # Panics
-    /// As [`Hooks::register_backward_pre_hook`].
+    /// See [`Hooks::register_backward_pre_hook`].
     #[track_caller]
     fn register_backward_hook(
         &self,
@@ -213,7 +216,7 @@ impl Visitor for Outermost {
     }
 }
 
-/// A registered hook of a cell, which ends when it is removed or dropped.
+/// A registered hook of a cell. The hook ends when this is removed or dropped.
 ///
 /// See the example of [`Hooks`].
 #[must_use = "the hook ends when its handle is dropped"]
@@ -224,7 +227,7 @@ pub struct HookHandle<'a> {
 }
 
 impl HookHandle<'_> {
-    /// Removes the hook: later calls do not run it, nor do gradients of earlier ones.
+    /// Removes the hook. Later calls do not run it, nor do gradients of earlier ones.
     pub fn remove(self) {}
 }
 

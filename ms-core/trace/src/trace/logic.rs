@@ -1,9 +1,8 @@
-//! `&&` and `||` of annotated code.
+//! Implements `&&` and `||` of annotated code.
 //!
-//! The right operand is a region: on host values it is skipped as in Rust, on a traced tensor it is
-//! traced together with the left operand, or in a branch if it has writes. If the right operand
-//! changes variables, the expansion is an `if` with a value instead, whose arms have the values
-//! [`truth`] and [`known`].
+//! The right operand is a region. On host values it is short-circuited as in Rust. On a traced tensor it is traced
+//! together with the left operand, or in a branch if it has writes. If the right operand changes variables, the
+//! expansion is an `if` with a value instead, whose arms have the values [`truth`] and [`known`].
 
 use super::region::{Branch, Condition, Decision, Host, OnTensor, Open, Reach};
 use crate::ops;
@@ -19,11 +18,11 @@ pub trait Combine<B>: Sized {
     /// The result.
     type Output;
 
-    /// The left operand alone.
+    /// Returns the left operand alone.
     fn left(self) -> Self::Output;
-    /// The right operand alone.
+    /// Returns the right operand alone.
     fn right(b: B) -> Self::Output;
-    /// The result for a right operand that is a tensor, by `combine`.
+    /// Returns the result for a right operand that is a tensor, by `combine`.
     fn traced(right: Self::Output, combine: impl FnOnce(Tensor) -> Tensor) -> Self::Output;
 }
 
@@ -87,7 +86,7 @@ pub trait Truth<K> {
     /// The type of the value of the arm.
     type Output;
 
-    /// The value.
+    /// Returns the value.
     #[track_caller]
     fn truth(self) -> Self::Output;
 }
@@ -116,7 +115,7 @@ truths! {
     OnTensor, &Tensor => Tensor: |it| without_axes(it);
 }
 
-/// A tensor with one bool as a `bool[]`, which the other arm has.
+/// Reshapes a tensor with one bool to `bool[]`, the type of the other arm.
 #[track_caller]
 fn without_axes(it: &Tensor) -> Tensor {
     match it.decision() {
@@ -125,7 +124,7 @@ fn without_axes(it: &Tensor) -> Tensor {
     }
 }
 
-/// The right operand as the value of an arm of `region`, whose condition is the left operand.
+/// Returns the right operand as the value of an arm of `region`, whose condition is the left operand.
 #[inline]
 #[track_caller]
 pub fn truth<K, B: Truth<K>>(_: &Branch<K>, right: B) -> B::Output {
@@ -134,7 +133,7 @@ pub fn truth<K, B: Truth<K>>(_: &Branch<K>, right: B) -> B::Output {
 
 /// A truth value without a right operand.
 pub trait Known {
-    /// The value.
+    /// Returns the value.
     fn known(value: bool) -> Self;
 }
 
@@ -151,7 +150,7 @@ impl Known for Tensor {
     }
 }
 
-/// The value of the arm that the left operand alone determines.
+/// Returns the value of the arm that the left operand alone determines.
 #[inline]
 pub fn known<T: Known>(value: bool) -> T {
     T::known(value)
@@ -163,7 +162,7 @@ enum Operator {
     Or,
 }
 
-/// The left operand of `&&` or `||`, evaluated; the right operand is evaluated only if it matters.
+/// The evaluated left operand of `&&` or `||`. The right operand is evaluated only if it matters.
 pub struct Logic<A> {
     left: A,
     operator: Operator,
@@ -172,14 +171,14 @@ pub struct Logic<A> {
     traced: Option<(Open, Tensor)>,
 }
 
-/// The left operand of `&&`.
+/// Begins `&&` with its left operand.
 #[track_caller]
 #[inline]
 pub fn and<A: Condition>(left: A) -> Logic<A> {
     Logic::new(left, Operator::And)
 }
 
-/// The left operand of `||`.
+/// Begins `||` with its left operand.
 #[track_caller]
 #[inline]
 pub fn or<A: Condition>(left: A) -> Logic<A> {
@@ -204,7 +203,7 @@ impl<A: Condition> Logic<A> {
 }
 
 impl<A> Logic<A> {
-    /// The right operand uses a name through which something may be mutated.
+    /// Records that the right operand uses a name through which something may be mutated.
     ///
     /// Reports [`Code::HandedOn`](crate::Code::HandedOn) or
     /// [`Code::SharedChange`](crate::Code::SharedChange) if the condition is a tensor.
@@ -216,13 +215,13 @@ impl<A> Logic<A> {
         }
     }
 
-    /// Whether the right operand is evaluated.
+    /// Returns whether the right operand is evaluated.
     #[inline]
     pub fn runs_right(&self) -> bool {
         self.runs_right
     }
 
-    /// The result; `right` is the right operand if it was evaluated.
+    /// Returns the result. `right` is the right operand if it was evaluated.
     #[track_caller]
     #[inline]
     pub fn end<B>(self, right: Option<B>) -> A::Output

@@ -1,4 +1,4 @@
-//! From a Rust call to a graph: arguments and results of calls, and the tracer.
+//! Traces Rust calls to graphs: arguments and results of calls, and the tracer.
 
 mod arg;
 mod body;

@@ -1,7 +1,7 @@
-//! Paths of cells in their model, such as `Gpt.blocks[3].attn`, for messages.
+//! Names the paths of cells in their model, such as `Gpt.blocks[3].attn`, for messages.
 //!
-//! A cell is identified by its type and address. The first cell that is called while tracing is a
-//! root; the cells inside it are named relative to it.
+//! A cell is identified by its type and address. The first cell that is called while tracing is a root, and the cells
+//! inside it are named relative to it.
 
 use super::arg::{CellId, Name, Sink, Visitor};
 use super::cell::join;
@@ -21,11 +21,11 @@ thread_local! {
     static KNOWN: RefCell<Known> = RefCell::default();
 }
 
-/// The path of the cell whose method is called with what `sign` visits, in the trace of this
-/// number; `None` if it is not a method of a cell.
+/// Returns the path of the cell whose method is called, in the trace with this number. `sign` visits the arguments.
+/// Returns `None` if the call is not of a method of a cell.
 pub fn cell_path(trace: u64, sign: impl Fn(&mut Sink<'_>)) -> Option<Rc<str>> {
     let root = receiver(&sign)?;
-    // Taken out: visiting an argument may run code that is traced, too.
+    // Taken out, because visiting an argument may run code that is itself traced.
     let mut known = KNOWN.take();
     if known.trace != trace {
         known = Known { trace, paths: FxHashMap::default() };
@@ -39,7 +39,7 @@ pub fn cell_path(trace: u64, sign: impl Fn(&mut Sink<'_>)) -> Option<Rc<str>> {
     path
 }
 
-/// The cell that is `self` in a call with what `sign` visits.
+/// Returns the cell that is `self` in a call. `sign` visits the arguments.
 pub fn receiver(sign: impl Fn(&mut Sink<'_>)) -> Option<CellId> {
     let mut receiver = Receiver { here: false, found: None };
     sign(&mut Sink::new(&mut receiver));

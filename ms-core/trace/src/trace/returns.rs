@@ -1,10 +1,10 @@
-//! Arguments and results of the bodies of compiled functions.
+//! Defines the arguments and results of the bodies of compiled functions.
 
 use super::Tree;
 use crate::error::{Error, Result, catch, raise};
 use std::ops::Deref;
 
-/// An argument as the body sees it.
+/// An argument for the body.
 pub enum Entered<'a, T: ?Sized> {
     /// The caller's own value.
     Given(&'a T),
@@ -31,27 +31,27 @@ impl<T: ?Sized> Deref for Entered<'_, T> {
             `From<ms::Error>`; for more information, run `ms explain MS051`"
 )]
 pub trait JitReturn: Sized {
-    /// Where rustc reports a result that a function cannot have.
+    /// Makes rustc report a result type that a function cannot have.
     #[inline]
     fn accept() {}
 
     /// The structure of tensors inside.
     type Tree: Tree + Send + Sync + 'static;
 
-    /// The structure, or the whole value if there is none (the user's error).
+    /// Splits off the structure. Returns the whole value if there is none (the user's error).
     ///
     /// # Errors
     /// The value itself.
     fn split(self) -> Result<Self::Tree, Self>;
 
-    /// The value of a structure.
+    /// Builds the value from a structure.
     fn join(tree: Self::Tree) -> Self;
 
-    /// The value for an error of the library, or a panic with its text.
+    /// Converts an error of the library to a value, or panics with its text.
     #[track_caller]
     fn refuse(error: Error) -> Self;
 
-    /// The value of a body that runs eagerly; errors of the library become values as well.
+    /// Runs a body eagerly, and returns its value. Errors of the library become values as well.
     fn run(body: impl FnOnce() -> Self) -> Self {
         body()
     }

@@ -1,4 +1,4 @@
-//! Signatures: what distinguishes the versions of a compiled function.
+//! Computes signatures, which distinguish the versions of a compiled function.
 
 use super::arg::{Size, Sizes};
 use super::type_key::TypeKey;
@@ -11,17 +11,17 @@ use std::cell::RefCell;
 use std::hash::Hasher;
 use std::ops::{Deref, DerefMut};
 
-/// The signature of one call: everything that the compiled code depends on, as words, and the
-/// tensors that are inputs. Parameters are identified by their slots: a version is bound to them.
+/// The signature of one call: everything on which the compiled code depends, as words, and the tensors that are inputs.
+/// Parameters are identified by their slots, to which a version is bound.
 #[derive(Default)]
 pub struct Signature {
     words: Vec<u64>,
     /// The types whose hashes are among the words.
     type_ids: SmallVec<[TypeId; 2]>,
     tensors: Vec<Tensor>,
-    /// The index of each tensor, by its identity, once there are more than [`FEW`].
+    /// The index of each tensor, by identity. Built only for more than [`FEW`] tensors.
     places: FxHashMap<usize, usize>,
-    /// The declaration for the tensors that are being visited.
+    /// The declaration of the tensors that are being visited.
     declared: Option<&'static Sizes>,
     /// The tensors with declared sizes.
     sized: SmallVec<[(usize, &'static Sizes); 2]>,
@@ -37,30 +37,30 @@ struct Symbol {
     axis: usize,
 }
 
-/// Tags in the words, so that different structures never have equal words.
+/// Tags in the words. They ensure that different structures never have equal words.
 const TENSOR: u64 = 1 << 56;
 const PARAMETER: u64 = 2 << 56;
 const TRAINED: u64 = 1 << 55;
 const ALIAS: u64 = 3 << 56;
 const SYMBOL: u64 = 4 << 56;
 
-/// Up to this many tensors are compared one by one to find aliases.
+/// The maximum number of tensors that are compared one by one to find aliases.
 const FEW: usize = 16;
 
 impl Signature {
-    /// The words.
+    /// Returns the words.
     pub fn words(&self) -> &[u64] {
         &self.words
     }
 
-    /// The types of which the words contain only hashes: two signatures are equal if both their
-    /// words and their types are.
+    /// Returns the types that the words contain only as hashes. Two signatures are equal if both their words and their
+    /// types are.
     #[inline]
     pub fn type_ids(&self) -> &[TypeId] {
         &self.type_ids
     }
 
-    /// The tensors among the arguments, in order.
+    /// Returns the tensors among the arguments, in order.
     pub fn tensors(&self) -> &[Tensor] {
         &self.tensors
     }
@@ -70,7 +70,7 @@ impl Signature {
         std::mem::take(&mut self.tensors)
     }
 
-    /// The types of the tensors, with symbols for declared sizes.
+    /// Returns the types of the tensors, with symbols for declared sizes.
     pub fn types(&self) -> Vec<Type> {
         let mut types: Vec<Type> = self.tensors.iter().map(Tensor::ty).collect();
         for &(at, sizes) in &self.sized {
@@ -83,12 +83,12 @@ impl Signature {
         types
     }
 
-    /// The symbols, with the dimension of an argument that each of them refers to.
+    /// Returns the symbols, with the dimension of an argument to which each of them refers.
     pub fn symbols(&self) -> impl Iterator<Item = (&'static str, String)> + '_ {
         self.symbols.iter().map(|it| (it.name, format!("axis {} of `{}`", it.axis, it.argument)))
     }
 
-    /// The error if the arguments do not match their declaration.
+    /// Returns the error if the arguments do not match their declaration.
     pub fn refused(&mut self) -> Option<Error> {
         self.refused.take()
     }
@@ -124,7 +124,7 @@ impl Signature {
         }
     }
 
-    /// A hash of the words.
+    /// Returns a hash of the words.
     pub fn hash(&self) -> u64 {
         let mut hasher = rustc_hash::FxHasher::default();
         for &word in &self.words {
@@ -135,7 +135,7 @@ impl Signature {
 
     /// Adds a tensor.
     pub fn tensor(&mut self, tensor: &Tensor) {
-        // While tracing, two arguments that are the same tensor are one input.
+        // While tracing, two arguments that are one tensor are one input.
         if let Some(first) = self.first(tensor.identity()) {
             self.words.push(ALIAS | first as u64);
             self.tensors.push(tensor.clone());
@@ -157,7 +157,7 @@ impl Signature {
         self.tensors.push(tensor.clone());
     }
 
-    /// The index of the first tensor with that identity, which is added if there is none.
+    /// Returns the index of the first tensor with that identity, and adds the tensor if there is none.
     #[inline]
     fn first(&mut self, identity: usize) -> Option<usize> {
         if self.tensors.len() < FEW {
@@ -210,7 +210,7 @@ impl Signature {
     }
 }
 
-/// A signature whose memory is reused by the thread.
+/// A signature with memory that the thread reuses.
 pub struct Pooled(Option<Box<Signature>>);
 
 /// The number of signatures in a thread's pool: nested calls have one each.
@@ -220,13 +220,13 @@ const KEPT: usize = 8;
 const KEPT_WORDS: usize = 1 << 16;
 
 thread_local! {
-    // Boxed, as calls hold them: moving a call moves one word.
+    // Boxed, as calls store them, so that moving a call moves one word.
     #[allow(clippy::vec_box)]
     static IDLE: RefCell<Vec<Box<Signature>>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Pooled {
-    /// An empty signature.
+    /// Returns an empty signature.
     #[inline]
     pub fn empty() -> Self {
         let idle = IDLE.try_with(|it| it.borrow_mut().pop()).ok().flatten();
@@ -239,7 +239,7 @@ impl Drop for Pooled {
         let Some(mut signature) = self.0.take() else { return };
         signature.clear();
         if signature.words.capacity() <= KEPT_WORDS {
-            // While the thread ends, the pool may already be dropped.
+            // The pool may already be dropped while the thread ends.
             let _ended = IDLE.try_with(|it| {
                 let mut idle = it.borrow_mut();
                 if idle.len() < KEPT {
@@ -270,7 +270,7 @@ impl DerefMut for Pooled {
 mod tests {
     use super::*;
 
-    /// The signature of tensors, of which equal numbers are the same tensor.
+    /// Signs tensors, of which equal numbers are the same tensor.
     fn sign(numbers: &[usize]) -> Vec<u64> {
         let tensors: Vec<Tensor> = numbers.iter().map(|_| Tensor::scalar(1.0)).collect();
         let mut signature = Pooled::empty();

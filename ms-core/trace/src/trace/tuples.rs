@@ -1,6 +1,6 @@
-//! The tuples for which traits are implemented.
+//! Enumerates the tuples for which traits are implemented.
 
-/// Expands `$each` for the elements of every tuple: names for their types, and their positions.
+/// Expands `$each` for the elements of every tuple, with names for their types, and their positions.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! tuples_of {

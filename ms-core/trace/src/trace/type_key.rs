@@ -1,4 +1,4 @@
-//! The types of functions, closures and layers, which distinguish monomorphisations.
+//! Identifies the types of functions, closures and layers, which distinguish monomorphisations.
 
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::any::{TypeId, type_name};
@@ -13,25 +13,25 @@ pub struct TypeKey {
 }
 
 impl TypeKey {
-    /// The key of a type.
+    /// Returns the key of a type.
     #[inline]
     pub fn of<T: ?Sized>() -> Self {
         Self { id: typeid::of::<T>(), name: type_name::<T>() }
     }
 
-    /// The type id, ignoring lifetimes.
+    /// Returns the type id, ignoring lifetimes.
     #[inline]
     pub fn id(self) -> TypeId {
         self.id
     }
 
-    /// A hash, equal for equal types; lookups still compare ids.
+    /// Returns a hash, equal for equal types. Lookups still compare ids.
     #[inline]
     pub fn hash(self) -> u64 {
         FxBuildHasher.hash_one(self.id)
     }
 
-    /// A number that is unique in this process.
+    /// Returns a number that is unique in this process.
     pub fn number(self) -> u64 {
         static NUMBERS: RwLock<FxHashMap<TypeId, u64>> = RwLock::new(FxHashMap::with_hasher(FxBuildHasher));
         let known = NUMBERS.read().unwrap_or_else(PoisonError::into_inner).get(&self.id).copied();
@@ -42,24 +42,23 @@ impl TypeKey {
         })
     }
 
-    /// The type as text that is the same in every process of one build, and different for every
-    /// other type.
+    /// Formats the type as text that is equal in every process of one build, and different for every other type.
     pub fn text(self) -> String {
         format!("{} {:?}", self.name, self.id)
     }
 
-    /// The name of the type.
+    /// Returns the name of the type.
     pub fn name(self) -> &'static str {
         self.name
     }
 
-    /// The path of the function; for a closure, that of the enclosing function.
+    /// Returns the path of the function; for a closure, that of the enclosing function.
     pub fn path(self) -> &'static str {
         self.name.strip_suffix("::{{closure}}").unwrap_or(self.name)
     }
 }
 
-/// The key of the type of `value`.
+/// Returns the key of the type of `value`.
 #[inline]
 pub fn type_key<T: ?Sized>(_: &T) -> TypeKey {
     TypeKey::of::<T>()
@@ -82,7 +81,7 @@ mod tests {
             }
             assert_eq!(one.number(), one.number());
         }
-        // 128 bits are in the text, of which a hash has 64.
+        // The text has 128 bits, the hash 64.
         let digits = all[3].text().split("0x").nth(1).map(|it| it.trim_end_matches(')').len());
         assert_eq!(digits, Some(32), "{}", all[3].text());
     }

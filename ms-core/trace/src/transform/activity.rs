@@ -1,5 +1,5 @@
-//! The values of a graph that gradients flow through: those that depend on an input of interest and
-//! that an output of interest depends on.
+//! Analyses activity: gradients flow through the values of a graph that depend on an input of interest and on which an
+//! output of interest depends.
 
 use crate::ir::{Graph, Node};
 use crate::ops::{self, Control, Derivative, Loop};
@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// The result for a region, by the requested flags; it holds the region, whose address is the key.
+/// The result for a region, by the requested flags. It keeps the region alive, whose address is the key.
 type Known = RefCell<FxHashMap<(*const Graph, Vec<bool>), (Arc<Graph>, Vec<bool>)>>;
 
 /// Results, cached for regions of several nodes.
@@ -17,7 +17,7 @@ pub(super) struct Activity {
     useful: Known,
 }
 
-/// Flags of the results of a loop as flags of its body's outputs.
+/// Maps flags of the results of a loop to flags of its body's outputs.
 pub(super) fn body_outputs(at: &Loop, results: &[bool]) -> Vec<bool> {
     results[..at.carries].iter().chain(results.get(at.stacked()..).unwrap_or_default()).copied().collect()
 }
@@ -32,13 +32,13 @@ fn join(mut a: Vec<bool>, b: &[bool]) -> Vec<bool> {
 }
 
 impl Activity {
-    /// The values that gradients flow through, from the flagged outputs to the flagged inputs.
+    /// Returns the active values: gradients flow through them from the flagged outputs to the flagged inputs.
     pub fn active(&self, graph: &Graph, inputs: &[bool], outputs: &[bool]) -> Vec<bool> {
         let (varied, useful) = (self.varied(graph, inputs), self.useful(graph, outputs));
         varied.into_iter().zip(useful).map(|(a, b)| a && b).collect()
     }
 
-    /// Which values depend on the flagged inputs.
+    /// Returns which values depend on the flagged inputs.
     fn varied(&self, graph: &Graph, inputs: &[bool]) -> Vec<bool> {
         let mut flags = vec![false; graph.value_count()];
         for (id, &flag) in graph.inputs().iter().zip(inputs) {
@@ -55,7 +55,7 @@ impl Activity {
         flags
     }
 
-    /// Which values the flagged outputs depend on.
+    /// Returns on which values the flagged outputs depend.
     pub fn useful(&self, graph: &Graph, outputs: &[bool]) -> Vec<bool> {
         let mut flags = vec![false; graph.value_count()];
         for (id, &flag) in graph.outputs().iter().zip(outputs) {
@@ -72,12 +72,12 @@ impl Activity {
         flags
     }
 
-    /// Which results of a node depend on the flagged operands.
+    /// Returns which results of a node depend on the flagged operands.
     fn results(&self, node: &Node, operands: &[bool]) -> Vec<bool> {
         match Control::of(node) {
             Some(Control::Loop(at)) => {
                 let (inputs, outputs) = self.outputs_of_loop(&at, node, operands[at.first()..].to_vec());
-                // A loop of no iterations returns its initial carries.
+                // A loop without iterations returns its initial carries.
                 let (carries, stacks) = (&inputs[..at.carries], &outputs[at.carries..]);
                 [carries, &vec![false; node.outputs.len() - outputs.len()], stacks].concat()
             }
@@ -96,7 +96,7 @@ impl Activity {
         }
     }
 
-    /// Which operands of a node the flagged results depend on.
+    /// Returns on which operands of a node the flagged results depend.
     fn operands(&self, node: &Node, results: &[bool]) -> Vec<bool> {
         match Control::of(node) {
             Some(Control::Loop(at)) => {
@@ -119,8 +119,7 @@ impl Activity {
         }
     }
 
-    /// The inputs and outputs of a loop's body that depend, in some iteration, on the flagged
-    /// inputs.
+    /// Returns the inputs and outputs of a loop's body that depend, in some iteration, on the flagged inputs.
     pub fn outputs_of_loop(&self, at: &Loop, node: &Node, mut inputs: Vec<bool>) -> (Vec<bool>, Vec<bool>) {
         let body = node.regions.last().expect("a loop has a body");
         loop {
@@ -133,8 +132,7 @@ impl Activity {
         }
     }
 
-    /// The inputs and outputs of a loop's body that the flagged outputs depend on in some
-    /// iteration.
+    /// Returns the inputs and outputs of a loop's body on which the flagged outputs depend in some iteration.
     pub fn inputs_of_loop(&self, at: &Loop, node: &Node, mut outputs: Vec<bool>) -> (Vec<bool>, Vec<bool>) {
         let body = node.regions.last().expect("a loop has a body");
         loop {
@@ -162,7 +160,7 @@ impl Activity {
     }
 }
 
-/// Whether gradients flow through a node without regions.
+/// Returns whether gradients flow through a node without regions.
 fn has_derivative(node: &Node) -> bool {
     !matches!(ops::definition(node.op).derivative, Derivative::Zero)
 }

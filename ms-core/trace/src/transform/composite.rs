@@ -1,4 +1,4 @@
-//! Expansion of composites: their bodies in place of their nodes.
+//! Expands composites: replaces their nodes by their bodies.
 
 use crate::error::Result;
 use crate::ir::{Graph, Node, Rewriter, Type, rewrite_inside_out, subgraphs};
@@ -8,14 +8,13 @@ use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::panic::Location;
 
-/// Which composites of a graph are expanded.
+/// Selects the composites of a graph to expand.
 pub type Chosen<'a> = &'a dyn Fn(&Graph, &Node) -> bool;
 
-/// The graph with the bodies of the chosen composites in place of their nodes, also in the graphs in it, and of
-/// those in bodies.
+/// Replaces the chosen composites by their bodies, also in nested graphs and inside bodies.
 ///
 /// # Errors
-/// Those of ops of a body.
+/// The errors of ops of a body.
 pub fn expand_composites<'g>(graph: &'g Graph, chosen: Chosen<'_>) -> Result<Cow<'g, Graph>> {
     let inner = subgraphs(graph);
     let has = |graph: &Graph| graph.nodes().any(|(_, node)| body_of(graph, node, chosen).is_some());
@@ -25,10 +24,10 @@ pub fn expand_composites<'g>(graph: &'g Graph, chosen: Chosen<'_>) -> Result<Cow
     rewrite_inside_out(graph, inner, |it| expand_own_composites(it, chosen)).map(Cow::Owned)
 }
 
-/// [`expand_composites`] of the nodes of a graph, without those of the graphs in it.
+/// Replaces composites like [`expand_composites`], without those in nested graphs.
 ///
 /// # Errors
-/// Those of ops of a body.
+/// The errors of ops of a body.
 pub fn expand_own_composites<'g>(graph: &'g Graph, chosen: Chosen<'_>) -> Result<Cow<'g, Graph>> {
     let mut rewriter = Rewriter::new(graph);
     for (_, node) in graph.nodes() {
@@ -47,16 +46,16 @@ pub fn expand_own_composites<'g>(graph: &'g Graph, chosen: Chosen<'_>) -> Result
     Ok(rewriter.finish())
 }
 
-/// The graph in which no composite is left that `refused` refuses to transform as one op.
+/// Expands the composites that `refused` does not transform as one op.
 pub(super) fn transformable<'g>(graph: &'g Graph, refused: fn(&OpDef) -> bool) -> Result<Cow<'g, Graph>> {
     expand_composites(graph, &|_, node| refused(definition(node.op)))
 }
 
-/// The graph of the body of a composite node, for operands of these types; of the composites in it, those that
-/// `refused` refuses are expanded as well.
+/// Returns the graph of a composite node's body, for operands of these types. Composites in it that `refused` does not
+/// transform are expanded as well.
 ///
 /// # Errors
-/// Those of ops of a body.
+/// The errors of ops of a body.
 pub(super) fn expanded_alone(node: &Node, types: &[Type], refused: fn(&OpDef) -> bool) -> Result<Graph> {
     let mut graph = Graph::new(node.op.name());
     let inputs = types.iter().map(|it| graph.add_input(it.clone())).collect();
@@ -67,7 +66,7 @@ pub(super) fn expanded_alone(node: &Node, types: &[Type], refused: fn(&OpDef) ->
     expand_own_composites(&graph, &|_, it| it.op == node.op || refused(definition(it.op))).map(Cow::into_owned)
 }
 
-/// The body of a node that is a composite to expand.
+/// Returns the body of a node that is a composite to expand.
 fn body_of(graph: &Graph, node: &Node, chosen: Chosen<'_>) -> Option<Body> {
     match definition(node.op).lowering {
         Lowering::Composite(body) if chosen(graph, node) => Some(body),

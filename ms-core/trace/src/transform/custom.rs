@@ -1,4 +1,4 @@
-//! Graphs with custom derivatives.
+//! Differentiates graphs with custom derivatives.
 
 use super::emit::{emit, emit_node, tracer, zeros};
 use super::linear::{not_linear, transpose};
@@ -13,11 +13,10 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 
 impl Reverse {
-    /// A graph with a custom derivative, which runs if a gradient reaches a result. Then its writes
-    /// are the new values of parameters; otherwise they are unchanged.
+    /// Differentiates a graph with a custom derivative, which runs if a gradient reaches a result. Its writes are then
+    /// the new values of parameters; otherwise these are unchanged.
     ///
-    /// The node remains in the graph, so that derivatives of this derivative use the same rule for
-    /// the results.
+    /// The node remains in the graph, so that derivatives of this derivative use the same rule for the results.
     pub(super) fn custom(
         &self,
         node: &Node,
@@ -36,7 +35,7 @@ impl Reverse {
             let pull: Pull = Box::new(move |cotangents, _| Ok(untouched(cotangents)));
             return Ok((outputs, pull));
         }
-        // Nothing would use the writes.
+        // The writes would be unused.
         if wanted.outputs[at.slot_results()].contains(&false) {
             return Err(refuse_writes(node, "no backward pass around it takes that"));
         }
@@ -67,8 +66,8 @@ impl Reverse {
         Ok((outputs, pull))
     }
 
-    /// A graph whose values are recomputed, in a call that depends on the gradients and is never
-    /// inlined: so no pass replaces the recomputed values by the first ones.
+    /// Rematerialises a graph: recomputes its values in a call that depends on the gradients and is never inlined. So
+    /// no pass replaces the recomputed values by the first ones.
     pub(super) fn recompute(&self, node: &Node, operands: &[Tensor], wanted: &Wanted) -> Result<(Vec<Tensor>, Pull)> {
         let (region, kept) = self.called(node, operands)?;
         let (count, operands) = (operands.len(), chosen(&kept, operands));
@@ -88,8 +87,8 @@ impl Reverse {
         Ok((outputs, pull))
     }
 
-    /// The graph that computes the gradients of the inputs `wrt` from the inputs, the gradients of
-    /// the outputs `seeds`, and the partial sums of the inputs `sums`.
+    /// Returns the graph that computes the gradients of the inputs `wrt`. It takes the inputs, the gradients of the
+    /// outputs `seeds`, and the partial sums of the inputs `sums`.
     fn again(&self, graph: &Graph, wrt: &[usize], seeds: &[usize], sums: &[usize]) -> Result<Graph> {
         let active =
             self.activity.active(graph, &flags(graph.inputs().len(), wrt), &flags(graph.outputs().len(), seeds));
@@ -107,7 +106,7 @@ fn refuse_writes(node: &Node, why: &str) -> Error {
     at_node(error, node)
 }
 
-/// The error at the line that applied a node.
+/// Adds the source location of the call that added a node to an error.
 fn at_node(error: Error, node: &Node) -> Error {
     match node.location {
         Some(location) => error.at(location),
@@ -115,9 +114,8 @@ fn at_node(error: Error, node: &Node) -> Error {
     }
 }
 
-/// The results of a graph with a custom derivative, and the tangents of the float ones: by the
-/// transpose of that derivative, if they are `wanted`. As in reverse mode, the node remains in the
-/// graph.
+/// Returns the results of a graph with a custom derivative, and the tangents of the float ones. If the tangents are
+/// `wanted`, the transpose of that derivative computes them. As in reverse mode, the node remains in the graph.
 pub(super) fn push_custom(
     node: &Node,
     at: &CustomVjp,

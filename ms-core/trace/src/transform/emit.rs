@@ -1,4 +1,4 @@
-//! Nodes that transforms add to the graph under construction.
+//! Emits nodes of transforms into the graph under construction.
 
 use crate::error::Result;
 use crate::ir::{Graph, Node};
@@ -9,7 +9,7 @@ use std::panic::Location;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// The tracer that builds the graph.
+/// Returns the tracer that builds the graph.
 pub(super) fn tracer() -> Rc<Tracer> {
     Tracer::current().expect("a transform builds its graph by a tracer")
 }
@@ -19,17 +19,17 @@ pub(super) fn emit(control: &Control, regions: &[Arc<Graph>], inputs: &[Tensor])
     tracer().control(control, regions.into(), inputs, Location::caller())
 }
 
-/// Whether a type is that of a stack: a first axis whose size is known only at run time.
+/// Returns whether a type is that of a stack: its first axis has a size known only at run time.
 pub(super) fn is_stack(ty: &Type) -> bool {
     ty.dims.first() == Some(&Dim::DYNAMIC)
 }
 
-/// Zeros of a type that is not that of a stack.
+/// Returns zeros of a type that is not that of a stack.
 pub(super) fn zeros(ty: &Type) -> Tensor {
     ops::full_of(ty.dims.clone(), 0, ty.dtype)
 }
 
-/// The sum of no gradients: only -0 preserves every bit of what is added to it.
+/// Returns the sum of zero gradients. Only -0 preserves every bit of the gradients added to it.
 pub(super) fn nothing(ty: &Type) -> Tensor {
     ops::full_of(ty.dims.clone(), -0.0, ty.dtype)
 }

@@ -1,4 +1,4 @@
-//! Expansion of transforms, which are nodes of a graph.
+//! Expands transforms, which are nodes of a graph.
 
 use super::{forward, reverse, vmap};
 use crate::error::Result;
@@ -6,11 +6,11 @@ use crate::ir::{Graph, Node, Rewriter, rewrite_inside_out, subgraphs};
 use crate::ops::{Control, TransformNode};
 use std::borrow::Cow;
 
-/// The graph without transform nodes, including the graphs in it: each is expanded innermost first,
-/// once even if it has several uses. See [`differentiate`](super::differentiate) for `in_order`.
+/// Expands the transform nodes of the graph and of all graphs in it. Each is expanded innermost first, once even if it
+/// has several uses. See [`differentiate`](super::differentiate) for `in_order`.
 ///
 /// # Errors
-/// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
+/// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the path has no derivative.
 pub fn expand(graph: &Graph, in_order: bool) -> Result<Cow<'_, Graph>> {
     let inner = subgraphs(graph);
     if !has_transforms(graph) && !inner.iter().any(|it| has_transforms(it)) {
@@ -30,7 +30,7 @@ fn has_transforms(graph: &Graph) -> bool {
     graph.nodes().any(|(_, node)| transform_of(node).is_some())
 }
 
-/// The graph without transform nodes of its own, whose regions have none.
+/// Expands the graph's own transform nodes. Their regions contain none.
 fn expand_nodes(graph: &Graph, in_order: bool) -> Result<Cow<'_, Graph>> {
     let mut rewriter = Rewriter::new(graph);
     for (_, node) in graph.nodes() {
@@ -45,7 +45,7 @@ fn expand_nodes(graph: &Graph, in_order: bool) -> Result<Cow<'_, Graph>> {
     Ok(rewriter.finish())
 }
 
-/// The graph that replaces a transform node, made from its region, which contains no transforms.
+/// Returns the graph that replaces a transform node, built from its region, which contains no transforms.
 fn transformed(node: &Node, transform: TransformNode, in_order: bool) -> Result<Graph> {
     let body = &node.regions[0];
     match transform {

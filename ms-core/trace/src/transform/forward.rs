@@ -1,4 +1,4 @@
-//! Forward mode: a graph with the tangents of its values.
+//! Implements forward mode: a graph with the tangents of its values.
 
 use super::activity::{Activity, body_outputs};
 use super::composite::transformable;
@@ -18,11 +18,11 @@ use std::cell::RefCell;
 use std::panic::Location;
 use std::sync::Arc;
 
-/// The graph that computes the outputs of `graph`, then the tangents of those float outputs among
-/// the first `results`. Its inputs are those of `graph`, then the tangents of the inputs `wrt`.
+/// Returns the graph that computes the outputs of `graph`, then the tangents of the float outputs among the first
+/// `results`. Its inputs are those of `graph`, then the tangents of the inputs `wrt`.
 ///
 /// # Errors
-/// [`Code::NoGradient`] when an op on the way has no derivative.
+/// [`Code::NoGradient`] when an op on the path has no derivative.
 pub fn jvp(graph: &Graph, wrt: &[usize], results: usize) -> Result<Graph> {
     let graph = &*transformable(graph, |_| true)?;
     let own = graph.inputs().len();
@@ -43,7 +43,7 @@ pub fn jvp(graph: &Graph, wrt: &[usize], results: usize) -> Result<Graph> {
     })
 }
 
-/// A value with its tangent; `None` if it does not depend on the targets.
+/// A value with its tangent, which is `None` if the value does not depend on the targets.
 #[derive(Clone)]
 struct Dual {
     tensor: Tensor,
@@ -68,16 +68,16 @@ fn varied(duals: &[Dual]) -> Vec<bool> {
     duals.iter().map(|it| it.tangent.is_some()).collect()
 }
 
-/// A region with tangents: those of some inputs follow its own inputs, and those of the flagged
-/// outputs follow its own outputs.
+/// A region with tangents. The tangents of some inputs follow its own inputs, and those of the flagged outputs follow
+/// its own outputs.
 #[derive(Clone)]
 struct Region {
     graph: Arc<Graph>,
     varied: Vec<bool>,
 }
 
-/// By the region's address, the inputs that have tangents, the outputs that must have some, and
-/// those whose tangents are wanted; with the region, so that its address is not reused.
+/// The key of a region: its address, the inputs that have tangents, the outputs that must have some, and the outputs
+/// with live tangents. The entry keeps the region alive, so that its address is not reused.
 type Made = FxHashMap<(*const Graph, [Vec<bool>; 3]), (Arc<Graph>, Region)>;
 
 /// Pushes tangents through graphs; a region with several uses is transformed once.
@@ -103,8 +103,8 @@ impl Outputs {
 }
 
 impl Forward {
-    /// The outputs of `graph`, whose nodes are added to the graph under construction. `wanted`
-    /// flags the outputs whose tangents are used.
+    /// Returns the outputs of `graph` with its nodes added to the graph under construction. `wanted` flags the outputs
+    /// with live tangents.
     fn replay(&self, graph: &Graph, inputs: Vec<Dual>, wanted: &[bool]) -> Result<Outputs> {
         let tracer = tracer();
         let useful = self.activity.useful(graph, wanted);
@@ -151,8 +151,7 @@ impl Forward {
         Ok(outputs.into_iter().zip(tangents).map(|(tensor, tangent)| Dual { tensor, tangent }).collect())
     }
 
-    /// A region with tangents of the flagged inputs; outputs flagged in `forced` have tangents in
-    /// any case.
+    /// Returns a region with tangents of the flagged inputs. Outputs flagged in `forced` always have tangents.
     fn region(&self, region: &Arc<Graph>, given: &[bool], forced: &[bool], wanted: &[bool]) -> Result<Region> {
         let key = (Arc::as_ptr(region), [given, forced, wanted].map(<[bool]>::to_vec));
         if let Some((_, known)) = self.made.borrow().get(&key) {
@@ -214,7 +213,7 @@ impl Forward {
         Ok(paired(emit(&Control::Branch, &arms, &inputs)?, &either))
     }
 
-    /// A loop whose carries, sequences and constants are followed by their tangents.
+    /// Differentiates a loop: tangents follow its carries, sequences and constants.
     fn repeat(&self, node: &Node, at: &Loop, operands: &[Dual], wanted: &[bool]) -> Result<Vec<Dual>> {
         let (counted, operands) = operands.split_at(at.first());
         let (given, _) = self.activity.outputs_of_loop(at, node, varied(operands));
@@ -222,7 +221,7 @@ impl Forward {
         let body = node.regions.last().expect("a loop has a body");
         let body = self.region(body, &given, &given[..at.carries], &useful)?;
         let bounds = [0, at.carries, at.invariants(), operands.len()];
-        // Positions of the tangents among themselves, part by part.
+        // Positions of the tangents relative to each other, part by part.
         let before = |end: usize| given[..end].iter().filter(|it| **it).count();
         let parts = || bounds.windows(2).map(|it| (it[0]..it[1], before(it[0])..before(it[1])));
         let own = operands.len();
@@ -232,7 +231,7 @@ impl Forward {
         graph.reorder_inputs(&order);
         let outputs = body.varied.len();
         let moved = before(at.carries);
-        // The carries with their tangents, then the rest with theirs.
+        // The carries with their tangents, then the remaining outputs with theirs.
         let results: Vec<ValueId> = (0..at.carries)
             .chain(outputs..outputs + moved)
             .chain(at.carries..outputs)
@@ -260,7 +259,7 @@ impl Forward {
         Ok(self.results(node, at, &body.varied, moved, results))
     }
 
-    /// The tangents of the flagged operands: zeros for those that get one in the loop.
+    /// Returns the tangents of the flagged operands: zeros for operands whose tangent only the loop introduces.
     fn tangents_of(&self, operands: &[Dual], given: &[bool]) -> Result<Vec<Tensor>> {
         let flagged = operands.iter().zip(given).filter(|(_, given)| **given);
         let tangent = |(it, _): (&Dual, &bool)| match &it.tangent {
@@ -270,7 +269,7 @@ impl Forward {
         flagged.map(tangent).collect()
     }
 
-    /// The results of a loop with tangents, in the order of the node's results.
+    /// Returns the results of a loop with tangents, in the order of the node's results.
     fn results(&self, node: &Node, at: &Loop, varied: &[bool], moved: usize, results: Vec<Tensor>) -> Vec<Dual> {
         let (carries, rest) = results.split_at(at.carries);
         let (carried, rest) = rest.split_at(moved);
@@ -290,7 +289,7 @@ impl Forward {
     }
 }
 
-/// Results, paired with the tangents that follow them.
+/// Pairs results with the tangents that follow them.
 fn paired(mut results: Vec<Tensor>, varied: &[bool]) -> Vec<Dual> {
     let mut tangents = results.split_off(varied.len()).into_iter();
     let dual = |(tensor, &varied): (Tensor, &bool)| Dual {

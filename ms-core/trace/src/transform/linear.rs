@@ -1,7 +1,7 @@
-//! Tangents of the results of one op, from its vector-Jacobian product.
+//! Computes tangents of the results of one op from its vector-Jacobian product.
 //!
-//! That product is linear in the gradients of the results; its transpose is what tangents are
-//! pushed by. An elementwise op needs no transposing: its Jacobian is diagonal.
+//! The VJP is linear in the gradients of the results, and the JVP is its transpose. An elementwise op needs no
+//! transposition: its Jacobian is diagonal.
 
 use super::expand::expand;
 use super::reverse::value_and_grad;
@@ -16,7 +16,7 @@ use crate::trace;
 use smallvec::SmallVec;
 use std::panic::Location;
 
-/// One application of an op.
+/// An application of an op.
 pub(super) struct Pushed<'a> {
     pub op: Op,
     pub attrs: &'a Attrs,
@@ -25,8 +25,8 @@ pub(super) struct Pushed<'a> {
     pub location: &'static Location<'static>,
 }
 
-/// The tangents of the results; `None` if they do not depend on the operands that have one.
-/// Their ops are applied through the current dispatcher.
+/// Returns the tangents of the results; `None` if these do not depend on operands with a tangent. Ops are applied
+/// through the current dispatcher.
 ///
 /// # Errors
 /// [`Code::NoGradient`](crate::Code::NoGradient) when there is no rule.
@@ -48,7 +48,7 @@ pub(super) fn push(call: &Pushed<'_>, tangents: &[Option<Tensor>]) -> Result<Vec
         Derivative::Read(_) if matches!(def.lowering, Lowering::Composite(_)) => {
             transposed(def, call, tangents, &given)
         }
-        // Linear in its operand.
+        // The op is linear in its operand.
         Derivative::Read(_) => {
             let Some(tangent) = &tangents[0] else { return none() };
             let operands = std::iter::once(tangent).chain(&call.inputs[1..]);
@@ -67,7 +67,7 @@ pub(super) fn push(call: &Pushed<'_>, tangents: &[Option<Tensor>]) -> Result<Vec
     }
 }
 
-/// `push` of a recorded step.
+/// Pushes tangents through a recorded entry.
 ///
 /// # Errors
 /// [`Code::NoGradient`](crate::Code::NoGradient) when there is no rule.
@@ -78,8 +78,7 @@ pub fn push_rule(step: &RuleEntry, tangents: &[Option<Tensor>]) -> Result<Vec<Op
 
 type Rule = fn(&Vjp<'_>) -> ops::Cotangents;
 
-/// The tangent of an elementwise op's result: that of each operand is weighted as the gradient
-/// would be.
+/// Returns the tangent of an elementwise op's result. The tangent of each operand has the weight of its gradient.
 fn diagonal(rule: Rule, call: &Pushed<'_>, tangents: &[Option<Tensor>], given: &[usize]) -> Option<Tensor> {
     let dims = call.outputs[0].ty().dims;
     let spread = |x: &Tensor| if x.ty().dims == dims { x.clone() } else { ops::broadcast_to(x, dims.clone()) };
@@ -94,22 +93,23 @@ fn diagonal(rule: Rule, call: &Pushed<'_>, tangents: &[Option<Tensor>], given: &
     given.iter().filter_map(share).reduce(|a, b| ops::add(&a, &b))
 }
 
-/// Whether the first `results` outputs of a graph are linear in its first `inputs` inputs, as far as its ops show.
+/// Returns whether the first `results` outputs of a graph are linear in its first `inputs` inputs, as far as its ops
+/// show.
 ///
 /// # Errors
-/// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
+/// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the path has no derivative.
 pub fn is_linear(graph: &Graph, inputs: usize, results: usize) -> Result<bool> {
     let wrt: Vec<usize> = (0..inputs).collect();
     let expanded = expand(graph, true)?;
     Ok(transpose(&expanded, &wrt, results)?.is_some())
 }
 
-/// The transpose of a graph whose first `results` outputs are linear in its inputs `wrt`: a graph from the inputs, of
-/// which it does not read those, and the gradients of the outputs, to the gradients of those inputs. `None` if the
+/// Transposes a graph whose first `results` outputs are linear in its inputs `wrt`. The transpose maps the inputs, of
+/// which it does not read `wrt`, and the gradients of the outputs to the gradients of `wrt`. Returns `None` if the
 /// graph is not linear: the gradients depend on these inputs, or the outputs do not vanish with them.
 ///
 /// # Errors
-/// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
+/// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the path has no derivative.
 pub(super) fn transpose(graph: &Graph, wrt: &[usize], results: usize) -> Result<Option<Graph>> {
     let mut transposed = value_and_grad(graph, wrt, results, true, true)?;
     transposed.set_outputs(transposed.outputs()[graph.outputs().len()..].to_vec());
@@ -118,7 +118,7 @@ pub(super) fn transpose(graph: &Graph, wrt: &[usize], results: usize) -> Result<
     Ok(is_linear.then(|| pruned(&transposed)))
 }
 
-/// What determines a transposed rule: op, attributes, types of the operands, those with tangents.
+/// The key of a transposed rule: op, attributes, types of the operands, operands with tangents.
 type Key = (u16, Attrs, Vec<Type>, Vec<usize>);
 
 thread_local! {
@@ -147,9 +147,8 @@ fn transposed(
     Ok(call.outputs.iter().map(|it| if it.dtype().is_float() { pushed.next() } else { None }).collect())
 }
 
-/// The transpose of the rule: a graph from the operands, the results, gradients of the
-/// float results (whose values do not matter), and the tangents of the operands `given`, to the
-/// tangents of the float results.
+/// Transposes the rule. The transpose returns the tangents of the float results. It takes the operands, the results,
+/// gradients of the float results (with irrelevant values), and the tangents of the operands `given`.
 fn transposed_rule(def: &'static OpDef, call: &Pushed<'_>, given: &[usize]) -> Result<Graph> {
     let types = |tensors: &[Tensor]| tensors.iter().map(Tensor::ty).collect::<Vec<Type>>();
     let is_float: Vec<bool> = call.outputs.iter().map(|it| it.dtype().is_float()).collect();
@@ -174,7 +173,7 @@ fn transposed_rule(def: &'static OpDef, call: &Pushed<'_>, given: &[usize]) -> R
     transpose(&pulled, &wrt, given.len())?.ok_or_else(|| not_linear(call.op.name()).at(call.location))
 }
 
-/// The error of a derivative in reverse mode that has no transpose.
+/// Returns the error of a reverse-mode derivative without a transpose.
 pub(super) fn not_linear(op: &'static str) -> Error {
     let message = "the derivative is not linear in the gradient of the result";
     Error::new(Code::CustomTangent, message)
@@ -182,7 +181,7 @@ pub(super) fn not_linear(op: &'static str) -> Error {
         .help("forward mode is its transpose; take derivatives of this function in reverse mode only")
 }
 
-/// The outputs of a graph without regions, whose ops are applied through the current dispatcher.
+/// Applies a graph without regions through the current dispatcher, and returns its outputs.
 fn apply_graph(graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
     let mut values: Vec<Option<Tensor>> = vec![None; graph.value_count()];
     for (id, input) in graph.inputs().iter().zip(inputs) {

@@ -1,9 +1,9 @@
-//! Reverse mode through loops.
+//! Implements reverse mode through loops.
 //!
-//! The forward loop stacks, for every iteration, the residuals of its body; the backward part is a
-//! scan over them in the opposite direction, whose carries are the gradients of the carries and the
-//! partial sums of the gradients of loop-invariant values, which start with the terms from after
-//! the loop: each iteration adds to the sum in place.
+//! The forward loop stacks the residuals of its body for every iteration. The backward part is a scan over them in the
+//! opposite direction. Its carries are the gradients of the carries and the partial sums of the gradients of
+//! loop-invariant values. These sums start with the terms from after the loop, and each iteration adds to them in
+//! place.
 
 use super::activity::body_outputs;
 use super::emit::{emit, nothing, tracer, zeros};
@@ -17,7 +17,7 @@ use crate::tensor::{DType, Literal, Tensor, Type};
 use crate::trace;
 use std::sync::Arc;
 
-/// The components of the backward scan; positions are those of the body's inputs.
+/// The components of the backward scan. Positions are those of the body's inputs.
 struct Backward {
     parts: Differentiated,
     /// Carries that have gradients.
@@ -26,7 +26,7 @@ struct Backward {
     sequences: Vec<usize>,
     /// Loop-invariant values that have gradients.
     constants: Vec<usize>,
-    /// Stacked results that gradients may reach.
+    /// Stacked results that may have gradients.
     stacked: Vec<usize>,
     /// The residuals of the backward part of the body.
     residuals: Vec<Kept>,
@@ -41,9 +41,9 @@ struct Backward {
 
 /// A residual of the body.
 enum Kept {
-    /// One for each iteration.
+    /// A separate value for each iteration.
     Sequence(Tensor),
-    /// Loop-invariant.
+    /// A loop-invariant value.
     Constant(Tensor),
 }
 
@@ -99,8 +99,7 @@ impl Reverse {
         let (first, results_at) = (at.first(), at.stacked() - at.carries);
         let operands = operands.len();
         let pull: Pull = Box::new(move |cotangents, sums| {
-            // Of the body's outputs, the carries are results at the same position, the others
-            // follow.
+            // Of the body's outputs, the carries are results at the same position, and the others follow.
             let of = |output: usize| {
                 let at = if backward.carries.contains(&output) { output } else { output + results_at };
                 cotangents[at].as_ref()
@@ -113,9 +112,8 @@ impl Reverse {
     }
 }
 
-/// Adds the loop with a body that also pushes residuals. Its results are its own, the number of
-/// iterations if it is not fixed, and the new stacks: the saved values of the body, then its
-/// carries.
+/// Adds the loop with a body that also pushes residuals. Its results are the original ones, the number of iterations if
+/// it is not fixed, and the new stacks. These contain the saved values of the body, then its carries.
 fn forward(
     node: &Node,
     at: &Loop,
@@ -130,7 +128,7 @@ fn forward(
     let mut outputs: Vec<_> = body.outputs().iter().copied().chain(carried).collect();
     let before = node.outputs.len();
     if at.is_while() && outputs.len() == at.carries {
-        // A loop without stacks does not count.
+        // A loop without stacks does not count iterations.
         let mark = Literal::scalar(true.into(), DType::Bool);
         let id = body.add_node(constant_node(mark), [Type::of(DType::Bool, &[])]);
         outputs.push(body.node(id).outputs[0]);
@@ -150,8 +148,8 @@ fn forward(
 }
 
 impl Backward {
-    /// The gradients of some of the body's inputs over the whole loop, from the cotangents of its
-    /// outputs and the initial sums of those of constants. Returns which inputs they are, first.
+    /// Returns which of the body's inputs have gradients, and their gradients over the whole loop. They are computed
+    /// from the cotangents of its outputs and the initial sums of those of constants.
     fn run<'a>(
         &self,
         cotangent: impl Fn(usize) -> Option<&'a Tensor>,
@@ -180,10 +178,10 @@ impl Backward {
         Ok((order, gradients))
     }
 
-    /// The body of the backward scan. Its inputs are the cotangents of the carries after an
-    /// iteration, the sums for the constants, the residuals, the cotangents of the stacked results
-    /// that gradients reached, and the constants; its outputs the cotangents before the iteration,
-    /// the sums, and the gradients of the sequences' elements.
+    /// Builds the body of the backward scan. Its inputs are the cotangents of the carries after an iteration, the sums
+    /// for the constants, and the residuals. The cotangents of the stacked results that have some, and the constants,
+    /// follow. Its outputs are the cotangents before the iteration, the sums, and the gradients of the sequences'
+    /// elements.
     fn body(&self, reached: &[usize], kept: &[Tensor], constants: &[Tensor]) -> Result<Graph> {
         let element = |stack: &Tensor| {
             let ty = stack.ty();

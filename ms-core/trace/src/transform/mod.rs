@@ -1,4 +1,4 @@
-//! Graph to graph: derivatives.
+//! Transforms graphs to graphs: derivatives and `vmap`.
 
 mod activity;
 mod composite;

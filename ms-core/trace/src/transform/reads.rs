@@ -1,4 +1,4 @@
-//! Inputs of graphs of which a run may read only a small part.
+//! Finds inputs of graphs of which a run may read only a small part.
 
 use super::emit::is_stack;
 use crate::ir::{Graph, Node, Type, ValueId};
@@ -7,21 +7,21 @@ use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// The inputs `wrt` without stacks, whose length is unknown inside a graph.
+/// Returns the inputs `wrt` without stacks, whose length is unknown inside a graph.
 pub(super) fn without_stacks(wrt: &[usize], types: &[Type]) -> Vec<usize> {
     wrt.iter().copied().filter(|&at| !is_stack(&types[at])).collect()
 }
 
-/// The inputs `wrt` of a graph whose gradients are added to their partial sums: those of which it
-/// `reads` only parts, or, `in_order`, all.
+/// Returns the inputs `wrt` of a graph whose gradients are added to their partial sums: those that it `reads` in part,
+/// or, `in_order`, all.
 pub(super) fn added_inside(wrt: &[usize], types: &[Type], reads: &[bool], in_order: bool) -> Vec<usize> {
     let mut inside = without_stacks(wrt, types);
     inside.retain(|&at| in_order || reads[at]);
     inside
 }
 
-/// By the region's address, for each input whether parts of it are read; with the region, so that
-/// its address is not reused.
+/// Whether each input of a region, by its address, is read in part. The entry keeps the region alive, so that its
+/// address is not reused.
 type Known = RefCell<FxHashMap<*const Graph, (Arc<Graph>, Vec<bool>)>>;
 
 /// Results, cached for regions with several uses.
@@ -31,10 +31,8 @@ pub(super) struct Reads {
 }
 
 impl Reads {
-    /// For each input of a region, whether a run may read a part of it that is smaller than the
-    /// whole.
-    /// A gradient of the whole from every run would cost more than the run: such a gradient is
-    /// added to its partial sum in place.
+    /// Returns for each input of a region whether a run may read only a part of it. A gradient of the whole from every
+    /// run would cost more than the run. So such a gradient is added to its partial sum in place.
     pub fn of_region(&self, region: &Arc<Graph>) -> Vec<bool> {
         let address = Arc::as_ptr(region);
         if let Some((_, known)) = self.known.borrow().get(&address) {
@@ -45,7 +43,7 @@ impl Reads {
         found
     }
 
-    /// [`Reads::of_region`] of a graph that is not a region.
+    /// Implements [`Reads::of_region`] for a graph that is not a region.
     pub fn of(&self, graph: &Graph) -> Vec<bool> {
         let mut reads: FxHashMap<ValueId, Read> = FxHashMap::default();
         for (_, node) in graph.nodes() {
@@ -65,8 +63,7 @@ impl Reads {
         graph.inputs().iter().map(is_part).collect()
     }
 
-    /// Operands of a node that its regions read parts of, and which are invariant in all runs of
-    /// them.
+    /// Returns the operands of a node that its regions read in part, and which are invariant in all runs of them.
     fn of_operands(&self, node: &Node) -> Vec<usize> {
         let (first, same) = match Control::of(node) {
             Some(Control::Loop(at)) => (at.first(), at.invariants()),
@@ -80,12 +77,12 @@ impl Reads {
     }
 }
 
-/// How much is read of a value.
+/// The extent of the reads of a value.
 #[derive(Default)]
 struct Read {
-    /// Elements; each of them may be read several times.
+    /// The number of elements read. An element may count several times.
     numel: usize,
-    /// Whether the number of further elements is unknown.
+    /// Whether the number of additional elements is unknown.
     is_open: bool,
 }
 
@@ -97,7 +94,7 @@ impl Read {
         }
     }
 
-    /// Whether it may be less than a value of so many elements.
+    /// Returns whether it may be less than a value of `whole` elements.
     fn is_part_of(&self, whole: Option<usize>) -> bool {
         self.is_open || whole.is_none_or(|it| self.numel < it)
     }

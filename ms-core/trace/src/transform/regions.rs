@@ -1,4 +1,4 @@
-//! Reverse mode through calls and branches.
+//! Implements reverse mode through calls and branches.
 
 use super::emit::{emit, emit_node, is_stack, nothing, tracer, zeros};
 use super::reads::{added_inside, without_stacks};
@@ -13,12 +13,12 @@ use crate::trace;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// The positions of set flags.
+/// Returns the positions of set flags.
 pub(super) fn positions(flags: &[bool]) -> Vec<usize> {
     (0..flags.len()).filter(|&at| flags[at]).collect()
 }
 
-/// Cotangents of results of these types: zeros for those that no gradient reached.
+/// Fills missing cotangents of results of these types with zeros.
 fn filled(
     cotangents: &[Option<Tensor>],
     seeds: &[usize],
@@ -32,28 +32,27 @@ fn filled(
     seeds.iter().map(cotangent).collect()
 }
 
-/// Gradients of some of `count` operands.
+/// Places gradients of some operands among `count` operands.
 pub(super) fn placed(count: usize, at: &[usize], gradients: Vec<Tensor>) -> SmallVec<[Option<Tensor>; 3]> {
     let mut placed = SmallVec::from_elem(None, count);
     at.iter().zip(gradients).for_each(|(&at, gradient)| placed[at] = Some(gradient));
     placed
 }
 
-/// Those of all that stand at these places.
+/// Selects the elements at these positions.
 pub(super) fn chosen<T: Clone>(at: &[usize], all: &[T]) -> Vec<T> {
     at.iter().map(|&at| all[at].clone()).collect()
 }
 
 impl Reverse {
-    /// Operands of a call whose gradients are added inside, to what they have got so far; those of
-    /// others are given as a whole.
+    /// Returns the operands of a call whose gradients are added inside, to their partial sums. The gradients of the
+    /// others are returned as a whole.
     pub(super) fn added_inside(&self, region: &Arc<Graph>, wrt: &[usize], operands: &[Tensor]) -> Vec<usize> {
         let types: Vec<Type> = operands.iter().map(Tensor::ty).collect();
         added_inside(wrt, &types, &self.reads.of_region(region), self.in_order)
     }
 
-    /// Adds a node with regions so that its derivative can be taken. Gives its results, and how
-    /// gradients are pulled back through it.
+    /// Adds a node with regions so that it can be differentiated. Returns its results, and its pullback.
     pub fn control(&self, node: &Node, operands: &[Tensor], wanted: Wanted) -> Result<(Vec<Tensor>, Pull)> {
         match Control::of(node) {
             Some(call @ Control::Call { .. }) => self.call(node, call, operands, wanted),
@@ -70,8 +69,8 @@ impl Reverse {
         }
     }
 
-    /// The graph that a node calls, and the operands that it takes. Where gradients are added in order,
-    /// it takes a value once which the node has several times: so the uses of all of them have one order.
+    /// Returns the graph that a node calls, and the operands that it takes. If gradients are added in order, a value
+    /// that is several operands is passed once, so that all of its uses have one order.
     pub(super) fn called(&self, node: &Node, operands: &[Tensor]) -> Result<(Arc<Graph>, Vec<usize>)> {
         let called = &node.regions[0];
         let first = |at: usize| node.inputs.iter().position(|it| *it == node.inputs[at]).unwrap_or(at);
@@ -107,7 +106,7 @@ impl Reverse {
             let (summed, sums) = sums.take_all(&inside, &kept);
             let parts = match summed.is_empty() {
                 true => parts.clone(),
-                // It takes the same from the forward part.
+                // This backward part takes the same residuals from the forward part.
                 false => reverse.region(&region, &wrt, &seeds, &summed)?,
             };
             let mut inputs = residuals.clone();
@@ -150,14 +149,13 @@ impl Reverse {
     }
 }
 
-/// The derivatives of the two regions of a branch, whose results have the same types: each saved
-/// value of either has a position among the results of both, which it shares with one of the same
-/// type that the other one saves.
+/// The derivatives of the two regions of a branch, with results of the same types. Each saved value of either region
+/// has a position among the results of both. Two regions share a position for saved values of the same type.
 struct Arms {
     parts: [Differentiated; 2],
-    /// Types of the positions.
+    /// The types of the positions.
     types: Vec<Type>,
-    /// The position of each value that a region saves.
+    /// The position of each region's saved values.
     places: [Vec<usize>; 2],
 }
 
@@ -186,7 +184,7 @@ impl Arms {
         Self { types, places: [first, second], parts }
     }
 
-    /// A region that fills all positions: those of the other one with zeros.
+    /// Returns a region that fills all positions: those of the other region with zeros.
     fn forward(&self, arm: usize, results: usize) -> Result<Graph> {
         let graph = &self.parts[arm].forward;
         trace::build_like(graph, &input_types(graph), |inputs| {
@@ -204,7 +202,7 @@ impl Arms {
         })
     }
 
-    /// A region with the operands, all positions, the cotangents, and the partial sums as inputs.
+    /// Returns a region with the operands, all positions, the cotangents, and the partial sums as inputs.
     fn backward(
         &self,
         arm: usize,

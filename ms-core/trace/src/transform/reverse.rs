@@ -1,4 +1,4 @@
-//! Reverse mode: the derivative of a graph as graphs.
+//! Implements reverse mode: the derivative of a graph as graphs.
 
 use super::activity::Activity;
 use super::composite::transformable;
@@ -20,33 +20,33 @@ use std::panic::Location;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A graph split for its derivative: the forward part, and the part that runs when gradients are
-/// pulled back.
+/// A graph split for its derivative into the forward part and the backward part, which runs when gradients are pulled
+/// back.
 pub struct Differentiated {
-    /// Inputs: the graph's. Outputs: the graph's, then the saved values.
+    /// The forward part. Inputs: the graph's. Outputs: the graph's, then the saved values.
     pub forward: Arc<Graph>,
-    /// Inputs: `residuals`, the cotangents of the outputs `seeds`, and the partial sums of the
-    /// gradients of the inputs `sums`. Outputs: the gradients of the requested inputs, for these
-    /// the sums.
+    /// The backward part. Inputs: `residuals`, the cotangents of the outputs `seeds`, and the partial sums of the
+    /// gradients of the inputs `sums`. Outputs: the gradients of the requested inputs, for `sums` added to the partial
+    /// sums.
     pub backward: Arc<Graph>,
-    /// What the backward graph takes from the forward one.
+    /// The values that the backward graph takes from the forward one.
     pub residuals: Vec<Residual>,
     /// Outputs of the graph that have a cotangent.
     pub seeds: Vec<usize>,
-    /// Inputs whose gradients are added to their partial sums.
+    /// Inputs with gradients that are added to partial sums.
     pub sums: Vec<usize>,
 }
 
-/// Takes derivatives; that of a region with several uses is made once.
+/// Computes derivatives. A region with several uses is differentiated once.
 #[derive(Clone, Default)]
 pub(super) struct Reverse {
     pub activity: Rc<Activity>,
     pub reads: Rc<Reads>,
-    /// Whether calls add all gradients to the partial sums of their operands, not only those of
-    /// which they may have a part.
+    /// Whether calls add all gradients to the partial sums of their operands, rather than only those of operands that
+    /// they may read in part.
     pub in_order: bool,
-    /// By the region's address, the inputs and the outputs of interest, and the inputs with given
-    /// sums; with the region, so that its address is not reused.
+    /// The derivatives of regions. The key is the region's address, the inputs and the outputs of interest, and the
+    /// inputs with given sums. The entry keeps the region alive, so that its address is not reused.
     made: Rc<RefCell<FxHashMap<Key, Made>>>,
 }
 
@@ -54,12 +54,12 @@ type Made = (Arc<Graph>, Rc<Differentiated>);
 
 type Key = (*const Graph, [Vec<usize>; 3]);
 
-/// The graph that computes the outputs of `graph`, then the gradients of the sum of its first
-/// `results` outputs with respect to the inputs `wrt`. If it is `seeded`, the weights of these
-/// outputs in the sum follow its own inputs. See [`differentiate`] for `in_order`.
+/// Returns the graph that computes the outputs of `graph`, then the gradients with respect to the inputs `wrt`. They
+/// are those of the sum of the first `results` outputs. If it is `seeded`, the weights of these outputs in the sum
+/// follow its own inputs. See [`differentiate`] for `in_order`.
 ///
 /// # Errors
-/// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
+/// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the path has no derivative.
 pub fn value_and_grad(graph: &Graph, wrt: &[usize], results: usize, seeded: bool, in_order: bool) -> Result<Graph> {
     let graph = &*differentiable(graph)?;
     let mut types = input_types(graph);
@@ -84,12 +84,12 @@ pub fn value_and_grad(graph: &Graph, wrt: &[usize], results: usize, seeded: bool
     })
 }
 
-/// The graph whose composites have derivative rules.
+/// Expands composites without derivative rules.
 fn differentiable(graph: &Graph) -> Result<Cow<'_, Graph>> {
     transformable(graph, |it| matches!(it.derivative, Derivative::Body))
 }
 
-/// Which of the inputs `wrt` a gradient of some output reaches.
+/// Returns which of the inputs `wrt` a gradient of some output reaches.
 pub fn reached(graph: &Graph, wrt: &[usize]) -> Vec<bool> {
     let outputs = vec![true; graph.outputs().len()];
     let active = Activity::default().active(graph, &flags(graph.inputs().len(), wrt), &outputs);
@@ -98,15 +98,15 @@ pub fn reached(graph: &Graph, wrt: &[usize]) -> Vec<bool> {
 
 /// Splits the derivative of `graph` with respect to the inputs `wrt` into two graphs.
 ///
-/// Gradients of a value are added in the reverse order of its uses, including those in branches and
-/// loops. If they are added `in_order` through calls, too, sums are rounded as without calls, and a
-/// called graph may have several backward parts.
+/// Gradients of a value are added in the reverse order of its uses, including uses in branches and loops. With
+/// `in_order`, this holds through calls too. Sums are then rounded as without calls, and a called graph may have
+/// several backward parts.
 ///
-/// The gradient of an input of which the graph may read only a part is added to its partial sum,
-/// see [`Differentiated::sums`]; `in_order` all are.
+/// The gradient of an input that the graph may read only in part is added to its partial sum, see
+/// [`Differentiated::sums`]. With `in_order`, all are.
 ///
 /// # Errors
-/// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
+/// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the path has no derivative.
 pub fn differentiate(graph: &Graph, wrt: &[usize], in_order: bool) -> Result<Differentiated> {
     let graph = &*differentiable(graph)?;
     let reverse = Reverse { in_order, ..Reverse::default() };
@@ -128,7 +128,7 @@ pub(super) fn flags(count: usize, set: impl IntoIterator<Item = impl std::borrow
 }
 
 impl Reverse {
-    /// [`Reverse::differentiate`] of a region, made once.
+    /// Differentiates a region like [`Reverse::differentiate`], once.
     pub fn region(
         &self,
         region: &Arc<Graph>,
@@ -145,10 +145,9 @@ impl Reverse {
         Ok(made)
     }
 
-    /// The derivative of the outputs `seeds` with respect to the inputs `wrt`, in two graphs.
-    /// `lengths` maps inputs that are stacks to the input that is their length, where it is known.
-    /// The partial sums of the gradients of the inputs `sums` follow the cotangents among the
-    /// inputs of the backward graph.
+    /// Differentiates the outputs `seeds` with respect to the inputs `wrt`, in two graphs. `lengths` maps inputs that
+    /// are stacks to the input that is their length, if it is known. The partial sums of the gradients of the inputs
+    /// `sums` follow the cotangents among the inputs of the backward graph.
     pub fn differentiate(
         &self,
         graph: &Graph,
@@ -166,9 +165,9 @@ impl Reverse {
         Ok(Differentiated { forward, backward, residuals, seeds: seeds.to_vec(), sums: sums.to_vec() })
     }
 
-    /// The graph that computes the outputs of `graph`, then the gradients of the inputs `wrt`, from
-    /// the inputs, the cotangents of the outputs `seeds`, and the partial sums of the gradients of
-    /// the inputs `sums`.
+    /// Returns the graph that computes the outputs of `graph`, then the gradients of the inputs `wrt`. Its inputs are
+    /// those of `graph`, the cotangents of the outputs `seeds`, and the partial sums of the gradients of the inputs
+    /// `sums`.
     pub fn joint(
         &self,
         graph: &Graph,
@@ -187,8 +186,8 @@ impl Reverse {
             let (cotangents, before) = arrived.split_at(seeds.len());
             let replay = self.replay(graph, inputs, active)?;
             let mut outputs = replay.outputs(graph);
-            // The partial sum of an input comes first. A value that is several outputs is one where
-            // they are used, and its gradient starts at the last of these.
+            // The partial sum of an input comes first. A value that is several outputs is one value for its uses, and
+            // its gradient starts at the last of these outputs.
             let before = sums.iter().map(|&at| graph.inputs()[at]).zip(before.iter().cloned());
             let seeds = seeds.iter().map(|&at| graph.outputs()[at]).zip(cotangents.iter().cloned());
             let seeds = seeds.filter(|(value, _)| active[value.0 as usize]);
@@ -197,8 +196,8 @@ impl Reverse {
         })
     }
 
-    /// Applies a graph to tensors of the graph under construction, and keeps the steps through
-    /// which gradients flow; slots are numbers of values.
+    /// Applies a graph to tensors of the graph under construction, and records the entries through which gradients
+    /// flow. Slots are numbers of values.
     fn replay(&self, graph: &Graph, inputs: &[Tensor], active: &[bool]) -> Result<Replay> {
         let counts = counts(graph);
         let values: Values = Rc::new(RefCell::new(vec![None; graph.value_count()]));
@@ -273,21 +272,21 @@ impl Length {
     }
 }
 
-/// What is requested of the derivative of a node with regions.
+/// The requested parts of the derivative of a node with regions.
 pub(super) struct Wanted {
-    /// Operands whose gradients are wanted.
+    /// Operands with requested gradients.
     pub inputs: Vec<bool>,
-    /// Results that gradients may reach.
+    /// Results that may have gradients.
     pub outputs: Vec<bool>,
-    /// For results that are stacks: their length, if it is known.
+    /// The lengths of results that are stacks, if they are known.
     pub lengths: Vec<Option<Length>>,
 }
 
-/// The gradients of a node's operands from those of its results. The partial sums that it takes are
-/// included in its results.
+/// Computes the gradients of a node's operands from those of its results. The partial sums that it takes are included
+/// in its results.
 pub(super) type Pull = Box<dyn Fn(&[Option<Tensor>], &mut Sums<'_>) -> Result<Cotangents>>;
 
-/// The partial sums of the gradients of a node's operands, from later steps.
+/// The partial sums of the gradients of a node's operands, from later entries.
 pub(super) struct Sums<'a> {
     gradients: &'a mut Gradients,
     slots: &'a [Option<Slot>],
@@ -296,22 +295,21 @@ pub(super) struct Sums<'a> {
 }
 
 impl Sums<'_> {
-    /// Takes the sum of an operand, to which the node adds. A value that is several operands has
-    /// its sum at the one that is taken first.
+    /// Takes the sum of an operand, to which the node adds. A value that is several operands has its sum at the first
+    /// one that is taken.
     pub fn take(&mut self, operand: usize) -> Option<Tensor> {
         let sum = self.gradients.take(self.slots[operand]?)?;
         self.taken.push(operand);
         Some(sum)
     }
 
-    /// Takes the sums of those of these inputs of a region that have one; `operands` maps all
-    /// inputs to operands.
+    /// Takes the sums of the inputs of a region that have one. `operands` maps all inputs to operands.
     pub fn take_all(&mut self, inputs: &[usize], operands: &[usize]) -> (Vec<usize>, Vec<Tensor>) {
         inputs.iter().filter_map(|&at| Some((at, self.take(operands[at])?))).unzip()
     }
 }
 
-/// A step that is a node with regions.
+/// An entry for a node with regions.
 struct RegionEntry {
     input_slots: SmallVec<[Option<Slot>; 3]>,
     output_slots: SmallVec<[Option<Slot>; 1]>,
@@ -332,7 +330,7 @@ impl TapeEntry for RegionEntry {
         let slots = &self.input_slots;
         let mut sums = Sums { gradients, slots, taken: SmallVec::new() };
         let mut shares = (self.pull)(cotangents, &mut sums)?;
-        // These first: for other operands with the same value, they are the previous partial sum.
+        // These go first: for other operands with the same value, they are the previous partial sum.
         for at in sums.taken {
             if let Some(slot) = slots[at] {
                 gradients.add(slot, shares[at].take().expect("a sum that was taken goes on"))?;
@@ -359,8 +357,8 @@ impl Replay {
         graph.outputs().iter().map(|&it| value(&self.values, it)).collect()
     }
 
-    /// The gradients of the inputs `wrt`, given the initial gradients of some values; zeros where
-    /// none arrives.
+    /// Returns the gradients of the inputs `wrt`, given the initial gradients of some values. An input that no gradient
+    /// reaches gets zeros.
     fn pull(
         &self,
         graph: &Graph,
@@ -390,7 +388,7 @@ impl Replay {
     }
 }
 
-/// The operand positions of stacks, each with that of its length, in the regions of a node.
+/// Returns the operand positions of stacks in the regions of a node, each with that of its length.
 pub(super) fn lengths_inside(node: &Node) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     for region in &node.regions {

@@ -1,4 +1,4 @@
-//! Substitution of symbolic sizes in graphs, with checks.
+//! Substitutes symbolic sizes in graphs and checks them.
 
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node, ValueId, subgraphs};
@@ -6,11 +6,10 @@ use crate::ops;
 use crate::tensor::{Dim, Type};
 use rustc_hash::FxHashMap;
 
-/// The graph with these sizes for symbols. Assumptions of tracing about equal sizes are checked
-/// here.
+/// Substitutes these sizes for symbols, and checks the assumptions of tracing about equal sizes.
 ///
 /// # Errors
-/// [`Code::Shape`] at the line of the op whose operands do not fit at these sizes.
+/// [`Code::Shape`] at the source location of the op with operands that do not fit at these sizes.
 pub fn with_sizes(graph: &Graph, sizes: &[(&str, usize)]) -> Result<Graph> {
     let known = specialized(graph, sizes)?;
     for part in subgraphs(&known).into_iter().map(|it| &**it).chain([&known]) {
@@ -24,8 +23,9 @@ pub fn with_sizes(graph: &Graph, sizes: &[(&str, usize)]) -> Result<Graph> {
     Ok(known)
 }
 
-/// Whether the ops of a graph mean the same for all values of symbols: no size is broadcast for some of them and not
-/// for others. Else a derivative for symbols, or an optimised form, would hold for some values only.
+/// Returns whether the ops of a graph have the same meaning for all values of symbols. No size may be broadcast for
+/// some values and not for others. Otherwise a derivative for symbols, or an optimised form, would be valid for some
+/// values only.
 pub fn is_decided(graph: &Graph) -> bool {
     ops::rules::decides(|| {
         for part in subgraphs(graph).into_iter().map(|it| &**it).chain([graph]) {
@@ -40,8 +40,8 @@ pub fn is_decided(graph: &Graph) -> bool {
     })
 }
 
-/// Whether an axis of symbolic size has no or one element at these sizes. Rules of ops and passes test for both, and the
-/// tests are false for a symbol.
+/// Returns whether an axis of symbolic size has zero or one elements at these sizes. Rules of ops and passes test for
+/// both, and the tests are false for a symbol.
 pub fn has_small_axis(graph: &Graph, sizes: &[(&str, usize)]) -> bool {
     let size = |name: &str| sizes.iter().find(|it| it.0 == name).map(|it| it.1);
     let mut seen = FxHashMap::default();
@@ -53,8 +53,7 @@ pub fn has_small_axis(graph: &Graph, sizes: &[(&str, usize)]) -> bool {
     })
 }
 
-/// The graph with these sizes for symbols, for which the graph that it was optimised from is known
-/// to [fit](with_sizes).
+/// Substitutes these sizes for symbols. The graph from which this one was optimised is known to [fit](with_sizes).
 ///
 /// # Errors
 /// [`Code::Shape`] when a symbol has no size, or a dimension is negative.

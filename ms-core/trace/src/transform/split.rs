@@ -1,4 +1,4 @@
-//! Splitting a graph that computes results and gradients into the forward part and the part that
+//! Splits a graph that computes results and gradients into the forward part and the backward part. The backward part
 //! runs when the gradients of the results are available.
 
 use super::emit::is_stack;
@@ -9,13 +9,13 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What the backward part may take from the forward part, and what it recomputes.
+/// Determines which values the backward part takes from the forward part, and which it rematerialises.
 #[derive(Clone, Default)]
 pub(super) struct Policy {
-    /// It is the body of a loop: residuals are stacked once for every iteration, so stacks, whose
-    /// length differs between iterations, are recomputed.
+    /// Whether it is the body of a loop. Residuals are then stacked once for every iteration, so stacks, whose length
+    /// differs between iterations, are recomputed.
     pub is_body: bool,
-    /// Loop-invariant inputs: values that depend on them alone are recomputed.
+    /// Loop-invariant inputs. Values that depend only on them are recomputed.
     pub constants: Range<usize>,
 }
 
@@ -32,16 +32,15 @@ stored! { enum Residual { 0 = Input(at: usize), 1 = Saved(at: usize) } }
 
 /// A graph in two parts.
 pub(super) struct Split {
-    /// Inputs: the own inputs of the graph. Outputs: its results, then the saved values.
+    /// The forward part. Inputs: the graph's own inputs. Outputs: its results, then the saved values.
     pub forward: Arc<Graph>,
-    /// Inputs: `residuals`, then the remaining inputs. Outputs: the remaining ones.
+    /// The backward part. Inputs: `residuals`, then the remaining inputs. Outputs: the remaining ones.
     pub backward: Arc<Graph>,
-    /// The values that cross from the first part to the second.
+    /// The values that cross from the forward to the backward part.
     pub residuals: Vec<Residual>,
 }
 
-/// Splits `joint` into the part that computes its first `results` outputs from its first `own`
-/// inputs, and the rest.
+/// Splits `joint` into the part that computes its first `results` outputs from its first `own` inputs, and the rest.
 pub(super) fn split(joint: &Graph, own: usize, results: usize, policy: &Policy) -> Split {
     let cut = Cut { late: late(joint, own), joint, policy, constant: constant(joint, &policy.constants) };
     let (ahead, behind) = joint.outputs().split_at(results);
@@ -63,7 +62,7 @@ pub(super) fn split(joint: &Graph, own: usize, results: usize, policy: &Policy) 
             _ => crossing.push(value),
         }
     }
-    // In the order of definition, independent of the order of the search.
+    // Definition order, independent of the order of the search.
     crossing.sort_unstable();
     cut.make_again(&mut crossing, &mut again);
     let mut saved = Vec::new();
@@ -92,7 +91,7 @@ struct Cut<'a> {
 }
 
 impl Cut<'_> {
-    /// Whether the backward part recomputes a node of the forward part.
+    /// Returns whether the backward part recomputes a node of the forward part.
     fn is_made_again(&self, node: &Node) -> bool {
         if node.inputs.iter().all(|it| self.constant[it.0 as usize]) {
             return true;
@@ -100,22 +99,23 @@ impl Cut<'_> {
         if self.policy.is_body && node.outputs.iter().any(|&it| is_stack(self.joint.ty(it))) {
             return true;
         }
-        // A view costs nothing, unless its operand is larger than itself.
+        // A view costs nothing, unless its operand is larger than the view.
         let size = |id: ValueId| self.joint.ty(id).numel();
         matches!(ops::definition(node.op).lowering, Lowering::View(_))
             && matches!((size(node.inputs[0]), size(node.outputs[0])), (Some(from), Some(to)) if from <= to)
     }
 }
 
-/// Maximum number of nodes on the way from values that cross to one that is computed from them again.
+/// Maximum depth of recomputed nodes between crossing values and a value recomputed from them.
 const DEPTH: usize = 3;
 
-/// Maximum number of instructions of such a node for an element.
+/// Maximum number of instructions per element of a recomputed node.
 const INSTRUCTIONS: usize = 4;
 
 impl Cut<'_> {
-    /// Takes those values out of the crossing ones, which are in the order of definition, that few operations compute from
-    /// others of them with no more bytes than are written and read again for them. Their nodes are flagged in `again`.
+    /// Rematerialises crossing values that few operations compute from other crossing ones, if that reads at most the
+    /// bytes that saving the value writes and rereads. Removes them from `crossing`, which is in definition order, and
+    /// flags their nodes in `again`.
     fn make_again(&self, crossing: &mut Vec<ValueId>, again: &mut [bool]) {
         let mut crosses = vec![false; self.joint.value_count()];
         crossing.iter().for_each(|it| crosses[it.0 as usize] = true);
@@ -130,8 +130,9 @@ impl Cut<'_> {
         crossing.retain(|it| crosses[it.0 as usize]);
     }
 
-    /// Bytes of crossing values that are read to compute an element of a value by few cheap operations on them, and on what
-    /// is computed again anyway; `None` if it takes more than that. Adds the nodes to compute again.
+    /// Returns the bytes of crossing values that are read to recompute an element of a value. The computation must
+    /// consist of few cheap operations on crossing and recomputed values; otherwise returns `None`. Adds the nodes to
+    /// recompute.
     fn bytes_read(
         &self,
         value: ValueId,
@@ -158,7 +159,7 @@ impl Cut<'_> {
         node.inputs.iter().map(of_operand).sum()
     }
 
-    /// Whether a node is elementwise, and takes few instructions for an element.
+    /// Returns whether a node is elementwise with few instructions per element.
     fn is_cheap(&self, node: &Node) -> bool {
         let Lowering::Map(map) = ops::definition(node.op).lowering else { return false };
         let mut body = KernelBuilder::new(0, 0, LaneAxis::Parallel);
@@ -168,12 +169,12 @@ impl Cut<'_> {
         body.end_stage(Scope::Point);
         let kernel = body.finish();
         let own = kernel.insts.len().saturating_sub(operands.len());
-        // A copy is made where it is, before its operand is written over.
+        // A copy runs at its place in program order, before its operand is overwritten.
         (1..=INSTRUCTIONS).contains(&own) && !kernel.insts.iter().any(|it| matches!(it, Inst::Math(..)))
     }
 }
 
-/// The values that depend on an input after the first `own` ones.
+/// Returns the values that depend on an input after the first `own` ones.
 fn late(joint: &Graph, own: usize) -> Vec<bool> {
     let mut late = vec![false; joint.value_count()];
     joint.inputs()[own..].iter().for_each(|id| late[id.0 as usize] = true);
@@ -185,7 +186,7 @@ fn late(joint: &Graph, own: usize) -> Vec<bool> {
     late
 }
 
-/// The values that depend only on the inputs of a range.
+/// Returns the values that depend only on the inputs of a range.
 fn constant(joint: &Graph, inputs: &Range<usize>) -> Vec<bool> {
     let mut constant = vec![false; joint.value_count()];
     joint.inputs()[inputs.clone()].iter().for_each(|id| constant[id.0 as usize] = true);
@@ -196,7 +197,7 @@ fn constant(joint: &Graph, inputs: &Range<usize>) -> Vec<bool> {
     constant
 }
 
-/// The nodes that some outputs need.
+/// Returns the nodes on which some outputs depend.
 fn needed(graph: &Graph, outputs: &[ValueId]) -> Vec<bool> {
     let mut needed = vec![false; graph.len()];
     let mark = |ids: &[ValueId], needed: &mut [bool]| {
@@ -215,13 +216,13 @@ fn needed(graph: &Graph, outputs: &[ValueId]) -> Vec<bool> {
     needed
 }
 
-/// A graph without nodes that no output needs.
+/// Removes the nodes on which no output depends.
 pub(super) fn pruned(graph: &Graph) -> Graph {
     let outputs = graph.outputs().to_vec();
     extract(graph, graph.name(), graph.inputs(), &outputs, &needed(graph, &outputs))
 }
 
-/// A graph without nodes and inputs that no output needs, and the inputs that are left.
+/// Removes the nodes and inputs on which no output depends, and returns the remaining inputs.
 pub(super) fn trimmed(graph: &Graph) -> (Graph, Vec<usize>) {
     let outputs = graph.outputs().to_vec();
     let needed = needed(graph, &outputs);
@@ -234,7 +235,7 @@ pub(super) fn trimmed(graph: &Graph) -> (Graph, Vec<usize>) {
     (extract(graph, graph.name(), &given, &outputs, &needed), left)
 }
 
-/// The nodes of `from` that `take` flags, as a separate graph.
+/// Extracts the nodes of `from` that `take` flags into a separate graph.
 fn extract(from: &Graph, name: &str, inputs: &[ValueId], outputs: &[ValueId], take: &[bool]) -> Graph {
     let mut to = Graph::new(name);
     let mut map = vec![ValueId(u32::MAX); from.value_count()];

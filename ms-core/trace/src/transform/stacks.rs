@@ -1,5 +1,5 @@
-//! Stacks: sequences whose length is known only when a loop has run. Only a `scan` can read one, so
-//! gradients of stacks are scans.
+//! Implements operations on stacks: sequences with a length known only when a loop has run. Only a `scan` can read a
+//! stack, so gradients of stacks are scans.
 
 use super::emit::{emit, is_stack, zeros};
 use crate::error::Result;
@@ -10,17 +10,17 @@ use crate::trace;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// A scan over `sequences` stacks, without carries.
+/// Returns a scan over `sequences` stacks, without carries.
 fn over_stacks(sequences: usize) -> Control {
     Control::Loop(Loop::scan(None, 0, sequences, false))
 }
 
-/// The type of an element of a stack.
+/// Returns the type of an element of a stack.
 fn element(ty: &Type) -> Type {
     Type::new(ty.dtype, ty.dims[1..].iter().copied().collect())
 }
 
-/// The sums of the elements of two stacks of `count` elements.
+/// Returns the sums of the elements of two stacks of `count` elements.
 pub(super) fn add(count: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let ty = element(&a.ty());
     let body = trace::build("add", &[ty.clone(), ty], |it| Ok(vec![ops::add(&it[0], &it[1])]))?;
@@ -28,14 +28,14 @@ pub(super) fn add(count: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     Ok(emit(&over_stacks(2), &[Arc::new(body)], &operands)?.remove(0))
 }
 
-/// A stack of the type `ty` of `count` elements that are zeros.
+/// Returns a stack of the type `ty` with `count` zero elements.
 pub(super) fn zero_stack(count: &Tensor, ty: &Type) -> Result<Tensor> {
     let ty = element(ty);
     let body = trace::build("zeros", &[], |_| Ok(vec![zeros(&ty)]))?;
     Ok(emit(&over_stacks(0), &[Arc::new(body)], std::slice::from_ref(count))?.remove(0))
 }
 
-/// Zeros of a type; if it is that of a stack, `count` of them.
+/// Returns zeros of a type. For the type of a stack, they are `count` zero elements.
 pub(super) fn zeros_of(ty: &Type, count: impl FnOnce() -> Option<Tensor>) -> Result<Tensor> {
     if !is_stack(ty) {
         return Ok(zeros(ty));
@@ -44,8 +44,8 @@ pub(super) fn zeros_of(ty: &Type, count: impl FnOnce() -> Option<Tensor>) -> Res
     zero_stack(&count().unwrap_or_else(|| Tensor::scalar(0i64)), ty)
 }
 
-/// For the stacks of a graph: the value that is the number of their elements. Every stack comes
-/// from a loop that counts, or goes to a scan that receives the number.
+/// Returns for the stacks of a graph the value that is the number of their elements. Every stack comes from a loop that
+/// counts, or goes to a scan that receives the number.
 pub(super) fn counts(graph: &Graph) -> FxHashMap<ValueId, ValueId> {
     let mut found = FxHashMap::default();
     let stack = |id: &ValueId| is_stack(graph.ty(*id));
@@ -78,7 +78,7 @@ pub(super) fn counts(graph: &Graph) -> FxHashMap<ValueId, ValueId> {
 fn counts_inside(node: &Node, region: &Graph, found: &mut FxHashMap<ValueId, ValueId>) {
     let operands = &node.inputs[node.inputs.len() - region.inputs().len()..];
     let inside = counts(region);
-    // A value of the region as one of the enclosing graph.
+    // Maps a value of the region to one of the enclosing graph.
     let around = |id: ValueId| match region.value(id).def {
         Def::Input(at) => Some(operands[at as usize]),
         Def::Result(..) => region.outputs().iter().position(|it| *it == id).map(|at| node.outputs[at]),

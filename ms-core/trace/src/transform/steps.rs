@@ -1,5 +1,5 @@
-//! Inputs whose gradients are zeros because every way to the results leads through a step: an op that is constant
-//! almost everywhere.
+//! Finds inputs whose gradients are zero because every path to the results contains a step function: an op that is
+//! constant almost everywhere.
 
 use crate::ir::{Graph, Node};
 use crate::ops::{self, Control, Derivative, TransformNode};
@@ -9,24 +9,24 @@ use std::cell::RefCell;
 use std::panic::Location;
 use std::sync::Arc;
 
-/// An op that values pass and gradients do not.
+/// A step function: an op that values pass and gradients do not.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Step {
-    /// Which op.
+    /// The op.
     pub op: Op,
-    /// The user's line.
+    /// The user's source location.
     pub location: Option<&'static Location<'static>>,
 }
 
-/// How results depend on a value.
+/// The dependence of results on a value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 enum Way {
-    /// They do not.
+    /// No dependence.
     #[default]
     None,
-    /// Through steps only, of which this is one.
+    /// Only through step functions, of which this is one.
     Step(Step),
-    /// On some way that has no step.
+    /// Through a path without a step function.
     Open,
 }
 
@@ -39,14 +39,14 @@ impl Way {
         }
     }
 
-    /// The way from before a step.
+    /// Returns the dependence on the operand of a step function.
     fn through(self, step: Step) -> Self {
         if self == Self::Open { Self::Step(step) } else { self }
     }
 }
 
-/// For each of the inputs `wrt`, a step if the outputs `results` depend on the input through steps only. Regions of
-/// transforms other than `vmap` are assumed to have no step.
+/// Returns, for each of the inputs `wrt`, a step function if the outputs `results` depend on the input only through
+/// step functions. Regions of transforms other than `vmap` are assumed to contain none.
 pub fn hiding(graph: &Graph, wrt: &[usize], results: &[usize]) -> Vec<Option<Step>> {
     let mut outputs = vec![Way::None; graph.outputs().len()];
     results.iter().for_each(|&at| outputs[at] = Way::Open);
@@ -58,15 +58,15 @@ pub fn hiding(graph: &Graph, wrt: &[usize], results: &[usize]) -> Vec<Option<Ste
     wrt.iter().map(step).collect()
 }
 
-/// Ways to the inputs of regions, by the region's address and the ways from its outputs; with the region, so that its
-/// address is not reused.
+/// The dependences on the inputs of regions. The key is the region's address and the dependences on its outputs. The
+/// entry keeps the region alive, so that its address is not reused.
 type Known = FxHashMap<(*const Graph, Vec<Way>), (Arc<Graph>, Vec<Way>)>;
 
 #[derive(Default)]
 struct Ways(RefCell<Known>);
 
 impl Ways {
-    /// The ways from all values of a graph, by those from its outputs.
+    /// Returns the dependences on all values of a graph, given those on its outputs.
     fn of_graph(&self, graph: &Graph, outputs: &[Way]) -> Vec<Way> {
         let mut ways = vec![Way::None; graph.value_count()];
         let join = |ways: &mut [Way], at: usize, way: Way| ways[at] = ways[at].or(way);
@@ -95,7 +95,7 @@ impl Ways {
         ways
     }
 
-    /// The ways from the operands of a node with regions, by those from its results.
+    /// Returns the dependences on the operands of a node with regions, given those on its results.
     fn of_regions(&self, control: &Control, node: &Node, results: &[Way]) -> Vec<Way> {
         match control {
             Control::Call { .. } | Control::Recompute | Control::TransformNode(TransformNode::Vmap { .. }) => {
@@ -104,7 +104,7 @@ impl Ways {
             Control::Branch => {
                 let [a, b] = [0, 1].map(|at| self.of_region(&node.regions[at], results.to_vec()));
                 let arms = a.into_iter().zip(b).map(|(a, b)| a.or(b));
-                // The values depend on the condition, which is no float: what it is computed by is a step.
+                // The values depend on the condition, which is not a float, so a step function computes it.
                 [Way::Open].into_iter().chain(arms).collect()
             }
             Control::Loop(at) => {
@@ -126,7 +126,7 @@ impl Ways {
                 let counts = vec![Way::Open; at.first()];
                 counts.into_iter().chain(carries).chain(inputs.into_iter().skip(at.carries)).collect()
             }
-            // Their derivatives are given, or of other orders.
+            // Their derivatives are custom, or of other orders.
             Control::CustomVjp(_) | Control::TransformNode(_) => vec![Way::Open; node.inputs.len()],
         }
     }
@@ -143,7 +143,7 @@ impl Ways {
     }
 }
 
-/// The way from an operand of a node without regions, by those from its results that are floats, and from the others.
+/// Returns the dependence on an operand of a node without regions, given those on its float results and on the others.
 fn before(node: &Node, is_float: bool, floats: Way, others: Way) -> Way {
     if ops::hides(node.op) {
         return Way::None;

@@ -1,4 +1,4 @@
-//! Computations for backward passes: steps, and gradients accumulated by slot.
+//! Implements backward passes: tape entries, and gradients accumulated by slot.
 
 use super::emit::is_stack;
 use super::stacks;
@@ -10,45 +10,44 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::panic::Location;
 
-/// The number of a differentiable value of a computation, by which gradients are accumulated.
+/// The number of a differentiable value, by which gradients are accumulated.
 pub type Slot = u32;
 
-/// One step of a computation.
+/// An entry of a tape.
 pub trait TapeEntry {
-    /// The slots of the operands; `None` for those that need no gradient.
+    /// Returns the slots of the operands; `None` for operands that need no gradient.
     fn inputs(&self) -> &[Option<Slot>];
 
-    /// The slots of the results; `None` for those that carry none.
+    /// Returns the slots of the results; `None` for results without a gradient.
     fn outputs(&self) -> &[Option<Slot>];
 
-    /// Adds the gradients of the operands to `gradients`, from those of the results, of which at
-    /// least one is present.
+    /// Adds the gradients of the operands to `gradients`, given those of the results, at least one of which is present.
     ///
     /// # Errors
     /// [`Code::NoGradient`] when there is no rule.
     fn pull(&self, cotangents: &[Option<Tensor>], gradients: &mut Gradients) -> Result<()>;
 
-    /// The user's line.
+    /// Returns the user's source location.
     fn location(&self) -> Option<&'static Location<'static>> {
         None
     }
 }
 
-/// A step that is one op with a derivative rule.
+/// An entry for one op with a derivative rule.
 pub struct RuleEntry {
-    /// Which op.
+    /// The op.
     pub op: Op,
-    /// Its attributes.
+    /// The attributes.
     pub attrs: Attrs,
-    /// Its operands.
+    /// The operands.
     pub inputs: SmallVec<[Tensor; 3]>,
-    /// Its results.
+    /// The results.
     pub outputs: SmallVec<[Tensor; 1]>,
     /// Slots of the operands.
     pub input_slots: SmallVec<[Option<Slot>; 3]>,
     /// Slots of the results.
     pub output_slots: SmallVec<[Option<Slot>; 1]>,
-    /// The user's line.
+    /// The user's source location.
     pub location: &'static Location<'static>,
 }
 
@@ -89,7 +88,7 @@ impl TapeEntry for RuleEntry {
     }
 }
 
-/// The error for an op without a derivative.
+/// Returns the error for an op without a derivative.
 pub(super) fn no_derivative(op: Op, input: usize, why: &str) -> Error {
     Error::new(Code::NoGradient, format!("no gradient with respect to operand {input}: {why}"))
         .with_op(op.name())
@@ -100,24 +99,24 @@ pub(super) fn no_derivative(op: Op, input: usize, why: &str) -> Error {
 #[derive(Default)]
 pub struct Gradients {
     sums: Vec<Option<Tensor>>,
-    /// Parts that are not added to the sums yet.
+    /// Partial gradients that are not yet added to the sums.
     parts: FxHashMap<Slot, Parts>,
-    /// For slots of stacks: the number of elements.
+    /// The number of elements of stacks, by slot.
     counts: FxHashMap<Slot, Tensor>,
 }
 
-/// Parts of a gradient that are to be added together.
+/// Partial gradients that are added together.
 #[derive(Default)]
 struct Parts {
     list: Vec<Part>,
-    /// The line of the last one, at which errors of adding them are reported.
+    /// The source location of the last one, at which errors of adding them are reported.
     location: Option<&'static Location<'static>>,
-    /// Their number of elements.
+    /// The total number of elements.
     numel: usize,
 }
 
 impl Gradients {
-    /// Gradients of slots below `count`.
+    /// Creates gradients of slots below `count`.
     pub fn new(count: usize) -> Self {
         Self { sums: vec![None; count], ..Self::default() }
     }
@@ -130,7 +129,7 @@ impl Gradients {
     /// Adds a term of a gradient.
     ///
     /// # Errors
-    /// Those of an op.
+    /// The errors of the addition.
     pub fn add(&mut self, slot: Slot, share: Tensor) -> Result<()> {
         self.gather(slot);
         let sum = &mut self.sums[slot as usize];
@@ -148,7 +147,7 @@ impl Gradients {
     /// Adds terms of the gradients of those of `slots` that are present.
     ///
     /// # Errors
-    /// Those of an op.
+    /// The errors of the addition.
     pub fn add_all(&mut self, slots: &[Option<Slot>], shares: impl IntoIterator<Item = Option<Tensor>>) -> Result<()> {
         for (slot, share) in slots.iter().zip(shares) {
             if let (Some(slot), Some(share)) = (slot, share) {
@@ -158,14 +157,14 @@ impl Gradients {
         Ok(())
     }
 
-    /// Adds a term of a gradient that is zero outside a part, which an op at a user's line read.
+    /// Adds a term of a gradient that is zero outside a part. An op at the user's source location read that part.
     pub fn add_part(&mut self, slot: Slot, part: Part, location: &'static Location<'static>) {
         let parts = self.parts.entry(slot).or_default();
         parts.location = Some(location);
         let sizes = part.sizes();
         parts.list.push(part);
-        // Added once they are as large as the gradient, they take no more memory than that, and
-        // no more time than computing them.
+        // Parts are added once their total size is that of the gradient. So they take no more memory than the gradient,
+        // and no more time than their computation.
         if let Some((own, whole)) = sizes {
             parts.numel += own;
             if parts.numel > whole {
@@ -190,23 +189,23 @@ impl Gradients {
         }
     }
 
-    /// The gradient of a slot; `None` if none arrived.
+    /// Returns the gradient of a slot; `None` if no term arrived.
     pub fn get(&mut self, slot: Slot) -> Option<&Tensor> {
         self.gather(slot);
         self.sums[slot as usize].as_ref()
     }
 
-    /// Takes the gradient of a slot, for a step that adds to it itself.
+    /// Takes the gradient of a slot, for an entry that adds to it itself.
     pub fn take(&mut self, slot: Slot) -> Option<Tensor> {
         self.gather(slot);
         self.sums[slot as usize].take()
     }
 }
 
-/// Runs the steps backwards. The gradients of all slots remain readable in `gradients`.
+/// Runs the entries backwards. The gradients of all slots remain readable in `gradients`.
 ///
 /// # Errors
-/// Those of a step.
+/// The errors of an entry.
 pub fn pull_all<'a>(
     steps: impl DoubleEndedIterator<Item = &'a dyn TapeEntry>,
     gradients: &mut Gradients,

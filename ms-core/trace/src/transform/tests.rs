@@ -1,4 +1,4 @@
-//! Derivatives of graphs with regions, compared with central differences, to the third order.
+//! Compares derivatives of graphs with regions with central differences, to the third order.
 
 use super::{differentiate, jvp, value_and_grad};
 use crate::ir::{Def, Graph, Type, subgraphs};
@@ -183,7 +183,7 @@ fn evaluate(graph: &Graph, inputs: &[f64]) -> Vec<f64> {
     outputs.iter().map(|it| it.on_host().expect("the elements are readable").scalars()[0].as_f64()).collect()
 }
 
-/// The graph of a function's gradients alone, weighted: a function again.
+/// Returns the graph of a function's weighted gradients alone, which is a function again.
 pub(super) fn gradient(graph: &Graph) -> Graph {
     let wrt: Vec<usize> = (0..graph.inputs().len()).collect();
     let both = value_and_grad(graph, &wrt, 1, false, true).unwrap_or_else(|error| panic!("{error}\n{graph}"));
@@ -225,8 +225,8 @@ fn derivatives_through_regions_agree_with_differences() {
     }
 }
 
-/// Forward against reverse mode, of the function, its gradient, and the gradient of that; and
-/// reverse mode of forward mode against that of the gradient.
+/// Compares forward and reverse mode for the function, its gradient, and its second gradient. Also compares reverse
+/// over forward mode with reverse mode.
 #[test]
 fn tangents_agree_with_gradients() {
     for (name, text, points) in GRAPHS {
@@ -251,7 +251,7 @@ fn tangents_agree_with_gradients() {
     }
 }
 
-/// The graph of a function's tangent in the direction of ones: a function again.
+/// Returns the graph of a function's tangent in the direction of ones, which is a function again.
 fn direction(graph: &Graph) -> Graph {
     let wrt: Vec<usize> = (0..graph.inputs().len()).collect();
     let both = jvp(graph, &wrt, 1).unwrap_or_else(|error| panic!("{error}\n{graph}"));
@@ -263,7 +263,7 @@ fn direction(graph: &Graph) -> Graph {
     tangent.expect("a tangent")
 }
 
-/// Recomputed values are computed twice, whatever passes see of them.
+/// Rematerialised values are computed twice, whatever the passes do.
 #[test]
 fn recomputing_survives_the_passes() {
     let text = "
@@ -290,7 +290,7 @@ fn split_passes_only_what_crosses() {
     assert!(matches!(parts.backward.value(parts.backward.outputs()[0]).def, Def::Input(0)));
 }
 
-/// What takes few operations on residuals is computed again, functions are not.
+/// Values that take few operations on residuals are recomputed, functions are not.
 #[test]
 fn split_computes_again_what_follows_from_residuals() {
     for (what, body, saved) in [

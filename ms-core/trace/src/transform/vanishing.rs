@@ -1,25 +1,29 @@
-//! Whether results of a graph vanish where some of its inputs do: a part of being linear that derivatives do not show.
+//! Analyses whether results of a graph vanish with some of its inputs: a condition for linearity that derivatives do
+//! not show.
 
 use super::composite::expand_composites;
 use crate::error::Result;
 use crate::ir::{Graph, Node};
 use crate::ops::{Derivative, definition, has_steps, literal_of, sums_operands};
 
-/// What is known of a value.
+/// The known facts about a value.
 #[derive(Clone, Copy, Default)]
 struct Value {
     /// Whether it depends on the inputs.
     depends: bool,
-    /// Whether it is zero where they are.
+    /// Whether it is zero where the inputs are.
     is_zero: bool,
 }
 
-/// Whether the first `results` outputs of a graph are zero where its inputs `wrt` are zero, as far as its ops show. In
-/// a graph whose gradients with respect to these inputs do not depend on them, those are linear; the others have a
-/// constant term, or steps of the inputs, such as their signs. What a region computes of a zero is taken for zero.
+/// Returns whether the first `results` outputs of a graph are zero where its inputs `wrt` are zero, as far as its ops
+/// show.
+///
+/// If the gradients with respect to these inputs do not depend on them, such outputs are linear. The others have a
+/// constant term, or contain step functions of the inputs, such as their signs. A region is assumed to map zero to
+/// zero.
 ///
 /// # Errors
-/// Those of expanding composites.
+/// The errors of expanding composites.
 pub(super) fn vanishes(graph: &Graph, wrt: &[usize], results: usize) -> Result<bool> {
     let graph = expand_composites(graph, &|_, _| true)?;
     let mut known = vec![Value::default(); graph.value_count()];

@@ -1,31 +1,31 @@
-//! Arenas: one for each run in flight.
+//! Manages arenas, one for each run in flight.
 //!
-//! On the host, small arenas are kept by their executables, and large ones by a pool that all executables share, so
-//! that their number is that of concurrent runs and not that of executables, of which a function has one for each set
-//! of sizes. On a device, an arena is allocated for every run and given up when the run is submitted: it is free
-//! behind the run, in the order of its stream, and the next run on the stream may have the same memory.
+//! On the host, executables cache small arenas, and a pool that all executables share caches large ones. A function has
+//! an executable for each set of sizes, but the number of large arenas is only that of concurrent runs.
+//!
+//! On a device, every run allocates an arena and releases it when the run is submitted. It is freed after the run in
+//! stream order, and the next run on the stream may get the same memory.
 
 use crate::error::Result;
 use crate::tensor::{MemorySpace, Storage};
 use std::sync::{Mutex, PoisonError};
 
-/// Arenas of the host of at least this many bytes are shared; smaller ones are kept by their executables, which
-/// is faster.
+/// The minimum size in bytes of host arenas that are shared. Executables cache smaller ones, which is faster.
 const SHARED_BYTES: usize = 256 << 10;
 
 /// Unused arenas, in ascending order of their sizes.
 static IDLE: Mutex<Vec<Storage>> = Mutex::new(Vec::new());
 
-/// Whether an executable keeps its arenas of this size.
+/// Returns whether an executable caches its arenas of this size.
 #[inline]
 pub(super) fn are_kept(space: MemorySpace, bytes: usize) -> bool {
     space.is_host() && bytes < SHARED_BYTES
 }
 
-/// An arena of at least this many bytes.
+/// Returns an arena of at least `bytes` bytes.
 ///
 /// # Errors
-/// [`Code::Memory`](crate::Code::Memory) if memory runs out; those of the device.
+/// [`Code::Memory`](crate::Code::Memory) if memory runs out; the errors of the device.
 pub(super) fn acquire(space: MemorySpace, bytes: usize) -> Result<Storage> {
     if !space.is_host() || bytes < SHARED_BYTES {
         return Storage::uninit_in(space, bytes);
@@ -35,14 +35,14 @@ pub(super) fn acquire(space: MemorySpace, bytes: usize) -> Result<Storage> {
     if at < idle.len() {
         return Ok(idle.remove(at));
     }
-    // Frees one that is too small, so that there are never more arenas than concurrent runs.
+    // Frees an arena that is too small, so that there are never more arenas than concurrent runs.
     let outgrown = idle.pop();
     drop(idle);
     drop(outgrown);
     Storage::uninit(bytes)
 }
 
-/// Gives up an arena of [`acquire`], when the run is submitted.
+/// Releases an arena from [`acquire`] when the run is submitted.
 pub(super) fn release(arena: Storage) {
     if !arena.is_host() || arena.len() < SHARED_BYTES {
         return;

@@ -1,11 +1,11 @@
-//! Bounds checks of the steps of routines.
+//! Checks the bounds of the steps of routines.
 
 use crate::error::{Code, Error, Result};
 use crate::ir::{Contraction, Kernel, LaneAxis, Param, Role};
 use crate::lower::{Argument, Buffer, BufferId, KernelCall, Place, Plan, Routine, Span, View, value_bytes};
 use crate::tensor::Type;
 
-/// Checks a routine of a plan.
+/// Checks the bounds in one routine of a plan.
 #[derive(Clone, Copy)]
 pub(super) struct Checker<'a> {
     pub plan: &'a Plan,
@@ -17,7 +17,7 @@ impl<'a> Checker<'a> {
         self.routine.buffers.get(id.0 as usize).ok_or_else(|| malformed("a step has a buffer that does not exist"))
     }
 
-    /// Checks that a buffer is inside its place.
+    /// Checks that a buffer is within its memory.
     pub fn check_buffer(&self, buffer: &Buffer) -> Result<()> {
         let bytes = |types: &[Type], i: u32| value_bytes(types.get(i as usize)?);
         let room = match buffer.place {
@@ -33,7 +33,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// A buffer is in memory.
+    /// Checks that a buffer is materialised.
     fn check_memory(&self, id: BufferId) -> Result<()> {
         match self.buffer(id)?.place {
             Place::Position => Err(malformed("a step takes positions for values")),
@@ -41,7 +41,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// A value of so many bytes lies inside its buffer.
+    /// Checks that a value of `bytes` bytes lies within its buffer.
     pub fn check_span(&self, span: &Span, bytes: usize) -> Result<()> {
         self.check_memory(span.buffer)?;
         match self.buffer(span.buffer)?.bytes.checked_sub(span.offset) {
@@ -54,7 +54,7 @@ impl<'a> Checker<'a> {
         if (param.role == Role::Position) != (self.buffer(arg.buffer)?.place == Place::Position) {
             return Err(malformed("positions are what a kernel takes for positions"));
         }
-        // A result is written once per point even where there is nothing to reduce.
+        // A result is written once per point even if there is nothing to reduce.
         let points = kernel.par as usize + usize::from(kernel.lanes == LaneAxis::Parallel);
         let written = |axis: usize| param.role == Role::Output && axis >= points;
         let steps = extents
@@ -66,8 +66,8 @@ impl<'a> Checker<'a> {
         self.check_reach(arg.buffer, arg.offset as i128, steps.chain(axis), param.dtype.size())
     }
 
-    /// Checks that a step has several kernels, and that none of them has a buffer whose place overlaps with that of one
-    /// that another one writes.
+    /// Checks that a step has several independent kernels: none has a buffer that overlaps a buffer that another
+    /// writes.
     pub fn check_apart(&self, calls: &[KernelCall]) -> Result<()> {
         if calls.len() < 2 {
             return Err(malformed("a step of kernels has several"));
@@ -84,14 +84,14 @@ impl<'a> Checker<'a> {
             }
         }
         written.sort_unstable();
-        // A kernel may write several slices of a value, or a result over one that it has read back.
+        // A kernel may write several slices of a value, or overwrite a value that it reloads with a result.
         written.dedup_by(|(memory, number), before| {
             let joins = *number == before.1 && !before.0.is_before(memory);
             before.0.end = if joins { before.0.end.max(memory.end) } else { before.0.end };
             joins
         });
         let is_apart = written.windows(2).all(|it| it[0].0.is_before(&it[1].0));
-        // If so, their ends are in the same order.
+        // Disjoint ranges sorted by start are also sorted by end.
         let others = |(memory, number): &(Memory, usize)| {
             let first = written.partition_point(|it| it.0.is_before(memory));
             written[first..].iter().take_while(|it| !memory.is_before(&it.0)).any(|it| it.1 != *number)
@@ -102,7 +102,7 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    /// An operand of a contraction, or its result, which is number 2, lies inside its buffer.
+    /// Checks that an operand of a contraction, or its result (number 2), lies within its buffer.
     pub fn check_operand(&self, contraction: &Contraction, operand: usize, span: &Span) -> Result<()> {
         self.check_memory(span.buffer)?;
         if !contraction.is_sound() {
@@ -121,7 +121,7 @@ impl<'a> Checker<'a> {
         self.check_reach(view.buffer, view.layout.offset() as i128 * size as i128, steps, size)
     }
 
-    /// Checks that all elements at these extents and byte strides are inside the buffer.
+    /// Checks that all elements at these extents and byte strides are within the buffer.
     fn check_reach(
         &self,
         buffer: BufferId,
@@ -146,18 +146,17 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// Bytes of memory of a routine.
+/// A range of a routine's memory, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Memory {
-    /// Which memory: inputs and outputs are apart from each other, or are shared as
-    /// [`Reuse`](crate::lower::Reuse) allows.
+    /// The allocation. Inputs and outputs are disjoint, or shared as [`Reuse`](crate::lower::Reuse) allows.
     which: (u8, u32),
     start: usize,
     end: usize,
 }
 
 impl Memory {
-    /// That of a buffer, unless it has none.
+    /// Returns the memory of a buffer; `None` if it is not materialised.
     fn of(&Buffer { bytes, place }: &Buffer) -> Option<Self> {
         let (which, start) = match place {
             Place::Input(at) => ((0, at), 0),
@@ -169,7 +168,7 @@ impl Memory {
         (bytes > 0).then(|| Self { which, start, end: start.saturating_add(bytes) })
     }
 
-    /// Whether all of it comes before another one.
+    /// Returns whether all of this range precedes another.
     fn is_before(&self, other: &Self) -> bool {
         (self.which, self.end) <= (other.which, other.start)
     }

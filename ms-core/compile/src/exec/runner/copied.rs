@@ -1,11 +1,10 @@
-//! Kernels that only copy, which are not run where their results share the memory of their operands.
+//! Detects copy kernels, which are skipped if their results share the memory of their operands.
 
 use crate::ir::{Inst, Kernel, Role};
 use crate::lower::Argument;
 use smallvec::SmallVec;
 
-/// If a kernel only copies elements, the params of each source and destination, which have equal
-/// strides.
+/// Returns the params of each source and destination of a kernel that only copies elements. Both have equal strides.
 pub(super) fn copied(kernel: &Kernel, args: &[Argument]) -> Option<SmallVec<[[usize; 2]; 1]>> {
     if !kernel.is_copy() {
         return None;

@@ -1,4 +1,4 @@
-//! Assignment of donated inputs to outputs that reuse their memory.
+//! Assigns donated inputs to the outputs that reuse their memory.
 
 use super::{ANY, Input, Output};
 use crate::exec::Donation;
@@ -7,11 +7,11 @@ use crate::tensor::Array;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-/// The inputs and outputs of a plan by size, so that a run visits each of them once.
+/// The inputs and outputs of a plan by size. A run then visits each of them once.
 pub(super) struct Donors {
-    /// Inputs by size; those of equal size in the order of their last uses in the plan.
+    /// Inputs by size. Inputs of equal size are in the order of their last uses in the plan.
     order: Vec<u32>,
-    /// For each distinct size, the range of its inputs in `order`.
+    /// The range in `order` of the inputs of each distinct size.
     lengths: SmallVec<[(u32, u32); 4]>,
     /// The index of each input's size.
     inputs: Vec<u32>,
@@ -20,7 +20,7 @@ pub(super) struct Donors {
 }
 
 impl Donors {
-    /// The donors of a plan with these inputs and outputs.
+    /// Builds the donors of a plan with these inputs and outputs.
     pub fn new(inputs: &[Input], outputs: &[Output], reuse: &Reuse) -> Self {
         let size = |&it: &usize| if it == ANY { 0 } else { it };
         let bytes = |it: &Input| it.sizes.iter().map(size).product::<usize>() * it.dtype.size();
@@ -47,9 +47,9 @@ impl Donors {
         Self { order, lengths, inputs: length_of, outputs }
     }
 
-    /// For each output an input without other references whose memory it may reuse, if there is one;
-    /// each input is assigned to at most one output, as its [`Donation`] allows. A state is preferably assigned to its
-    /// new value.
+    /// Returns for each output an input, without other references, whose memory it may reuse, if there is one. Each
+    /// input is assigned to at most one output, as its [`Donation`] allows. The preferred output of a state is its new
+    /// value.
     pub fn find(
         &self,
         inputs: &mut [Array],
@@ -71,11 +71,10 @@ impl Donors {
                 donors[output] = Some(input);
             }
         }
-        // Inputs before it are assigned, or have other references.
+        // Inputs before these are assigned or have other references.
         let mut firsts: SmallVec<[u32; 4]> = self.lengths.iter().map(|it| it.0).collect();
         let mut find = |output: usize, length: u32| {
-            // Inputs that this output may overwrite in place are preferred, as few other outputs can
-            // reuse them.
+            // Inputs that this output may overwrite in place are preferred, since few other outputs can reuse them.
             let is_kept = |it: usize| match donation(it) {
                 Donation::Given => false,
                 Donation::State(_) => !reuse.allows_state(output, it),
@@ -89,7 +88,7 @@ impl Donors {
                     *first += 1;
                 }
                 let input = *self.order[..end as usize].get(*first as usize)? as usize;
-                // If this one is used for too long in the plan, so are all that follow.
+                // If this input is live for too long in the plan, so are all later ones.
                 reuse.allows(output, input).then_some(input)
             })?;
             spare[taken] = false;

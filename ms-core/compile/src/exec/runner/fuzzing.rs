@@ -1,4 +1,4 @@
-//! Entry point of fuzzers: any bytes are either a stored program that can be loaded, or rejected.
+//! Provides an entry point for fuzzers: bytes are either a stored program that can be loaded, or rejected.
 
 use super::PlanExecutable;
 use crate::error::Result;
@@ -7,15 +7,15 @@ use crate::ir::Contraction;
 use crate::tensor::MemorySpace;
 use std::sync::Arc;
 
-/// Reads bytes as the stored program of a backend that runs plans; returns whether they are valid. A plan is then
-/// loaded, or rejected, as one from a file is.
+/// Decodes bytes as the stored program of a backend that runs plans, and returns whether they are valid. A valid plan
+/// is then loaded or rejected, like one from a file.
 pub fn stored_program(bytes: &[u8]) -> bool {
     let Some(program) = PlanProgram::read(bytes) else { return false };
     let mut written = Vec::new();
     program.write(&mut written);
     assert!(PlanProgram::read(&written).is_some_and(|it| it == program), "what is written is read as the same");
     let kernels = vec![(); program.plan.kernels.len()];
-    // SAFETY: it is not executed.
+    // SAFETY: the executable is dropped without a run, so neither kernels nor steps execute.
     let _loaded_or_refused = unsafe { PlanExecutable::new(&program.plan, &kernels, Nothing) };
     true
 }
@@ -23,7 +23,7 @@ pub fn stored_program(bytes: &[u8]) -> bool {
 /// A device that does nothing.
 struct Nothing;
 
-// SAFETY: nothing of it is ever executed.
+// SAFETY: `stored_program` never runs the executable, so no step is issued to this driver.
 unsafe impl Driver for Nothing {
     type Kernel = ();
     type Commands = ();

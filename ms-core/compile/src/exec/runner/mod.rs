@@ -1,6 +1,6 @@
-//! Runs of a [`Plan`], in one arena each, by any [`Driver`]: the order of steps, branches, loops, calls of routines,
-//! and the memory of intermediate values. Everything that does not depend on addresses is prepared when the plan is
-//! loaded.
+//! Runs a [`Plan`] by any [`Driver`], in one arena per run. This module owns the order of steps, branches, loops, calls
+//! of routines, and the memory of intermediate values. Everything that does not depend on addresses is prepared when
+//! the plan is loaded.
 
 mod arenas;
 mod check;
@@ -29,13 +29,13 @@ use stack::Stacks;
 use std::borrow::Borrow;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A loaded plan, which a driver runs.
+/// A loaded plan that a driver runs.
 pub struct PlanExecutable<D: Driver> {
     driver: D,
     program: Program<D::Kernel>,
     /// The types of inputs.
     types: Vec<Type>,
-    /// What every call compares: small, as a call may have many inputs.
+    /// The properties of inputs that every call compares: compact, because a call may have many inputs.
     inputs: Vec<Input>,
     outputs: Vec<Output>,
     reuse: Reuse,
@@ -46,26 +46,26 @@ pub struct PlanExecutable<D: Driver> {
     idle: Mutex<Vec<Scratch>>,
 }
 
-/// The arrays that an input may be.
+/// The type that an input array must have.
 struct Input {
     dtype: DType,
-    /// Their sizes; [`ANY`] if the plan takes any.
+    /// The sizes of the array; [`ANY`] if the plan takes any.
     sizes: Shape,
 }
 
-/// More than memory holds.
+/// A size that exceeds any array's.
 const ANY: usize = usize::MAX;
 
 /// The type of an output.
 enum Output {
-    /// An array of this layout, which is row-major.
+    /// An array of this row-major layout.
     Array(Layout, DType),
-    /// A stack, with rows of this type.
+    /// A stack with rows of this type.
     Stack(Type),
 }
 
 impl Output {
-    /// Whether it is an array of the type of this one.
+    /// Returns whether this is an array of the same type as `array`.
     fn has_type_of(&self, array: &Array) -> bool {
         matches!(self, Self::Array(layout, dtype) if (layout.shape(), *dtype) == (array.shape(), array.dtype()))
     }
@@ -73,7 +73,7 @@ impl Output {
 
 /// The reusable state of a run.
 struct Scratch {
-    /// The arena, if executables [keep](arenas::are_kept) it.
+    /// The arena, if executables [cache](arenas::are_kept) it.
     arena: Option<Storage>,
     words: Vec<u64>,
     /// The address of the arena to which the words are relocated; zero before the first run.
@@ -88,13 +88,12 @@ impl<D: Driver + 'static> PlanExecutable<D> {
     /// Prepares a plan with its compiled `kernels`, in order, for a driver.
     ///
     /// # Safety
-    /// `kernels` are compiled from those of the plan, which is the result of lowering a valid graph.
-    /// Only the bounds of buffers are checked, not that buffers with overlapping lifetimes are
-    /// disjoint or that they are written before they are read.
+    /// `kernels` are compiled from those of the plan, and the plan is the result of lowering a valid graph. Only the
+    /// bounds of buffers are checked. Buffers with overlapping lifetimes must be disjoint, and buffers must be written
+    /// before they are read.
     ///
-    /// # Errors
-    /// [`Code::Verify`] if the plan is not well formed: indices out of range, a routine that calls a
-    /// later one, or a step that is out of bounds of its buffers. Those of placing constants on the device.
+    /// # Errors [`Code::Verify`] if the plan is not well formed: an index is out of range, a routine calls a later one,
+    /// or a step exceeds its buffers. The errors of copying constants to the device.
     pub unsafe fn new(plan: &Plan, kernels: &[D::Kernel], driver: D) -> Result<Self> {
         let program = in_op(|| load::program(&driver, plan, kernels))?;
         let main = plan.main();
@@ -124,7 +123,7 @@ impl<D: Driver + 'static> PlanExecutable<D> {
         let outputs: Vec<Output> = main.outputs.iter().map(output).collect::<Result<_>>()?;
         let mut reuse = main.reuse.clone();
         if D::QUEUED {
-            // What a driver submits at once does not fail in the middle, but what follows it may.
+            // Steps that a driver submits together do not fail in the middle, but later submissions may.
             reuse.fallible = reuse.fallible.max(program.submitting_steps());
         }
         Ok(Self {
@@ -141,7 +140,7 @@ impl<D: Driver + 'static> PlanExecutable<D> {
         })
     }
 
-    /// Whether an array is in the memory of inputs and outputs.
+    /// Returns whether an array is in the memory of inputs and outputs.
     #[inline]
     fn holds(&self, array: &Array) -> bool {
         match (self.driver.space(), array.space()) {
@@ -165,7 +164,7 @@ impl<D: Driver + 'static> PlanExecutable<D> {
         inputs.len() == self.inputs.len() && self.inputs.iter().zip(inputs).all(fits)
     }
 
-    /// Runs with inputs of which some are not row-major, in another memory, or not of the plan's types.
+    /// Runs with inputs some of which are not row-major, in another memory, or not of the plan's types.
     #[cold]
     fn run_others(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>> {
         let dense = |it: &&Array| it.on_host()?.to_contiguous().to_space(self.driver.space());
@@ -184,7 +183,7 @@ impl<D: Driver + 'static> PlanExecutable<D> {
             .with_operands(inputs.iter().map(|it| it.ty().to_string()))
     }
 
-    /// Takes a scratch from the pool, or creates one, and takes an arena.
+    /// Takes scratch state from the pool, or creates it, and acquires an arena.
     fn acquire(&self) -> Result<(Scratch, Storage)> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut scratch = idle.unwrap_or_else(|| Scratch {
@@ -205,7 +204,7 @@ impl<D: Driver + 'static> PlanExecutable<D> {
         Ok((scratch, arena))
     }
 
-    /// Returns a scratch and an arena to their pools.
+    /// Returns scratch state and an arena to their pools.
     fn release(&self, mut scratch: Scratch, arena: Storage) {
         match arenas::are_kept(self.driver.space(), self.program.arena_bytes) {
             true => scratch.arena = Some(arena),
@@ -217,22 +216,21 @@ impl<D: Driver + 'static> PlanExecutable<D> {
     /// Allocates output `at`, which is an array.
     ///
     /// # Safety
-    /// As [`Array::uninit`].
+    /// Every element of the array is written before it is read.
     #[inline(always)]
     unsafe fn fresh(&self, at: usize) -> Result<Array> {
         match &self.outputs[at] {
-            // SAFETY: as the caller's.
+            // SAFETY: every element is written before it is read, by this method's contract.
             Output::Array(layout, dtype) => unsafe { Array::uninit_as(self.driver.space(), layout, *dtype) }
                 .map_err(|it| it.of_memory(Missing::Result(at))),
             Output::Stack(_) => unreachable!("there are no stacks"),
         }
     }
 
-    /// The memory of every output: that of a donated input if it may be reused, or else newly
-    /// allocated.
+    /// Returns the memory of every output: that of a donated input if it may be reused, or a new allocation.
     ///
     /// # Safety
-    /// As [`Array::uninit`].
+    /// Every element of the outputs is written before it is read.
     unsafe fn over(&self, inputs: &mut [Array], donations: &[Donation]) -> Result<SmallVec<[Array; 1]>> {
         let donors = self.donors.find(inputs, donations, &self.outputs, &self.reuse);
         let mut outputs = SmallVec::with_capacity(donors.len());
@@ -240,21 +238,22 @@ impl<D: Driver + 'static> PlanExecutable<D> {
             outputs.push(match (donor.map(|it| &inputs[it]), &self.outputs[at]) {
                 (Some(input), output) if output.has_type_of(input) => input.clone(),
                 (Some(input), Output::Array(layout, dtype)) => {
-                    // SAFETY: as the caller's.
+                    // SAFETY: the donor has the output's size, and every element is written before it is read, by this
+                    // method's contract.
                     unsafe { Array::new(input.storage().clone(), layout.clone(), *dtype) }
                 }
-                // SAFETY: as the caller's.
+                // SAFETY: every element is written before it is read, by this method's contract.
                 _ => unsafe { self.fresh(at)? },
             });
         }
         Ok(outputs)
     }
 
-    /// Runs with inputs and outputs that are arrays; `read` are the inputs if none of them is written.
+    /// Runs with inputs and outputs that are arrays. `read` are the inputs that the run does not write.
     ///
     /// # Safety
-    /// The inputs fit the plan, and nobody else accesses the memory of the outputs. An output may
-    /// share the memory of an input if the plan allows it.
+    /// The inputs fit the plan, and nothing else accesses the memory of the outputs. An output may share the memory of
+    /// an input if the plan allows it.
     unsafe fn run_arrays<E: Driver<Kernel = D::Kernel>, A: Borrow<Array>>(
         &self,
         driver: &E,
@@ -263,15 +262,16 @@ impl<D: Driver + 'static> PlanExecutable<D> {
         read: &[&Array],
     ) -> Result<()> {
         let arrays = inputs.iter().map(A::borrow).chain(outputs);
-        // SAFETY: as the caller's.
+        // SAFETY: the addresses are those of inputs that fit the plan and of outputs without other accesses, by this
+        // method's contract.
         self.submit(driver, |run| unsafe {
             run.read = ReadInputs::new(read);
             run.main(arrays.map(|it| it.device_ptr() as u64))
         })
     }
 
-    /// Runs a plan with stacks among its inputs or outputs: the call's block has the addresses of
-    /// their numbers.
+    /// Runs a plan with stacks among its inputs or outputs. For a stack, the argument block of the call has the address
+    /// of its number.
     fn run_stacks<E: Driver<Kernel = D::Kernel>>(&self, driver: &E, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>> {
         let (space, count) = (self.driver.space(), inputs.len() + self.outputs.len());
         let numbers = in_op(|| Storage::uninit_in(space, count * STACK_BYTES))?;
@@ -287,7 +287,8 @@ impl<D: Driver + 'static> PlanExecutable<D> {
                 }
                 let row_bytes = array.shape()[1..].iter().product::<usize>() * ty.dtype.size();
                 let stack = run.stacks.borrow(first, array.shape()[0], row_bytes);
-                // SAFETY: the number has a place of its own.
+                // SAFETY: `number(at)` is one of `count` eight-byte words of the live allocation `numbers`, and only
+                // this input uses it.
                 unsafe { driver.set_number(&mut run.commands, number(at), stack)? };
                 places.push(number(at));
             }
@@ -302,14 +303,16 @@ impl<D: Driver + 'static> PlanExecutable<D> {
                 None => number(inputs.len() + at),
             };
             places.extend(outputs.iter().enumerate().map(place));
-            // SAFETY: inputs were checked, outputs are newly allocated, and numbers have a place each.
+            // SAFETY: the inputs have the plan's types, the outputs are newly allocated, and each stack has a separate
+            // word in `numbers`.
             unsafe { run.main(places.into_iter())? };
-            // The numbers of results are read at once.
+            // The numbers of all results are read at once.
             let stacks = || (0..outputs.len()).filter(|&at| outputs[at].is_none());
             let at: SmallVec<[u64; 4]> = stacks().map(|it| number(inputs.len() + it)).collect();
             let mut of: SmallVec<[u64; 4]> = SmallVec::from_elem(0, at.len());
             if !at.is_empty() {
-                // SAFETY: the run wrote the numbers.
+                // SAFETY: the addresses are words of `numbers` that the run has written, and no step writes them
+                // afterwards.
                 unsafe { driver.numbers(&mut run.commands, &at, &mut of)? };
             }
             let mut of = of.into_iter();
@@ -324,7 +327,7 @@ impl<D: Driver + 'static> PlanExecutable<D> {
         })
     }
 
-    /// Submits a run whose steps `issue` issues. What it gives up is freed behind it.
+    /// Submits a run with the steps that `issue` issues. Memory that it releases is freed after it.
     #[inline]
     fn submit<'r, R, E: Driver<Kernel = D::Kernel>>(
         &self,
@@ -346,7 +349,7 @@ impl<D: Driver + 'static> PlanExecutable<D> {
         done
     }
 
-    /// [`PlanExecutable::submit`] with this memory.
+    /// Implements [`PlanExecutable::submit`] on this memory.
     #[inline]
     fn submit_on<'r, R, E: Driver<Kernel = D::Kernel>>(
         &self,
@@ -361,13 +364,13 @@ impl<D: Driver + 'static> PlanExecutable<D> {
             Run { program: &self.program, driver, commands, words, arena, stacks, read: ReadInputs::default() };
         let done = issue(&mut run).and_then(|done| driver.submit(&mut run.commands).map(|()| done));
         if D::QUEUED {
-            // Also if it failed: a part may have been submitted.
+            // Even if it failed, some steps may have been submitted.
             self.uses_constants();
         }
         done
     }
 
-    /// Records that work of this thread reads the constants, which are freed behind it.
+    /// Records that work of this thread reads the constants, so that they are freed after it.
     fn uses_constants(&self) {
         let MemorySpace::Device(memory) = self.driver.space() else { return };
         with_stream(memory, StreamKind::Compute, |stream| {
@@ -378,7 +381,7 @@ impl<D: Driver + 'static> PlanExecutable<D> {
 }
 
 impl<D: Driver + 'static> PlanExecutable<D> {
-    /// [`Executable::run`] by a driver of the same kernels.
+    /// Implements [`Executable::run`] with a driver of the same kernels.
     #[inline(always)]
     fn run_by<E: Driver<Kernel = D::Kernel>>(&self, driver: &E, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>> {
         if !self.takes_dense(inputs) {
@@ -390,15 +393,15 @@ impl<D: Driver + 'static> PlanExecutable<D> {
         // A fast path: collecting results takes as long as a small run.
         let mut outputs = SmallVec::with_capacity(self.outputs.len());
         for at in 0..self.outputs.len() {
-            // SAFETY: a run writes all of its outputs.
+            // SAFETY: the run writes all elements of its outputs before anything reads them.
             outputs.push(unsafe { self.fresh(at)? });
         }
-        // SAFETY: inputs were checked, and outputs are newly allocated.
+        // SAFETY: `takes_dense` checked the inputs, and outputs are newly allocated.
         unsafe { self.run_arrays(driver, inputs, &outputs, inputs)? };
         Ok(outputs)
     }
 
-    /// [`Executable::run_donated`] by a driver of the same kernels.
+    /// Implements [`Executable::run_donated`] with a driver of the same kernels.
     #[inline(always)]
     fn run_donated_by<E: Driver<Kernel = D::Kernel>>(
         &self,
@@ -409,17 +412,18 @@ impl<D: Driver + 'static> PlanExecutable<D> {
         if !self.takes_dense(inputs) || self.has_stacks {
             return self.run_by(driver, &inputs.iter().collect::<SmallVec<[&Array; 8]>>());
         }
-        // SAFETY: a run writes all of its outputs.
+        // SAFETY: the run writes all elements of its outputs before anything reads them.
         let outputs = unsafe { self.over(inputs, donations)? };
-        // SAFETY: inputs were checked. Outputs are newly allocated, or the plan allows them to reuse
-        // the memory of inputs to which this call has the only reference.
+        // SAFETY: `takes_dense` checked the inputs. Outputs are newly allocated, or the plan allows them to reuse the
+        // memory of inputs to which this call has the only reference.
         match unsafe { self.run_arrays(driver, inputs, &outputs, &Self::only_read(inputs, donations, &outputs)) } {
             Ok(()) => Ok(outputs),
             Err(error) => Err(self.torn(error, inputs, donations, &outputs)),
         }
     }
 
-    /// The inputs that a run with some that are lent does not write: others hold them too, as a model's parameters.
+    /// Returns the inputs that a run with lent inputs does not write: others hold them too, such as a model's
+    /// parameters.
     fn only_read<'a>(inputs: &'a [Array], donations: &[Donation], outputs: &[Array]) -> SmallVec<[&'a Array; 8]> {
         if !donations.contains(&Donation::Lent) {
             return SmallVec::new();
@@ -431,7 +435,7 @@ impl<D: Driver + 'static> PlanExecutable<D> {
         inputs.iter().zip(donations).filter(is_read).map(|it| it.0).collect()
     }
 
-    /// The error of a run on donated inputs, which says so if one that is lent may have been written in part.
+    /// Adds to the error of a run on donated inputs a note if a lent input may have been partly overwritten.
     #[cold]
     fn torn(&self, error: Error, inputs: &[Array], donations: &[Donation], outputs: &[Array]) -> Error {
         let lent = inputs.iter().zip(donations).enumerate().filter(|it| *it.1.1 == Donation::Lent);

@@ -1,18 +1,18 @@
-//! The inputs of a run that writes none of them, by the addresses of their memory.
+//! Finds the inputs of a run that writes none of them by addresses in their memory.
 
 use crate::tensor::{Array, Storage};
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-/// Up to this many inputs are compared one by one, which takes less time than sorting them.
+/// The maximum number of inputs that are compared one by one, which is faster than sorting them.
 const FEW: usize = 16;
 
 /// The inputs of a run that writes none of them.
 #[derive(Default)]
 pub(super) struct ReadInputs<'a> {
     inputs: &'a [&'a Array],
-    /// Blocks of memory in the order of their addresses, once one of many is looked up: a routine that runs many times
-    /// does not search all parameters of a model for each product.
+    /// Blocks of memory by address, sorted on the first lookup among many. A routine that runs many times then does not
+    /// search all parameters of a model for each product.
     sorted: OnceCell<Vec<&'a Arc<Storage>>>,
 }
 
@@ -21,7 +21,7 @@ impl<'a> ReadInputs<'a> {
         Self { inputs, sorted: OnceCell::new() }
     }
 
-    /// The block of an input that contains an address.
+    /// Returns the block of an input that contains an address.
     pub fn block_at(&self, address: usize) -> Option<&'a Arc<Storage>> {
         let has = |it: &&'a Arc<Storage>| address.wrapping_sub(it.device_ptr().addr()) < it.len();
         let mut blocks = self.inputs.iter().map(|it| it.storage());

@@ -1,9 +1,9 @@
-//! Loops.
+//! Runs loops.
 //!
-//! An iteration is a call whose block changes: a computed carry is written to one of the buffers
-//! of its chain's ring, which has one more than the chain has carries, and each further carry of
-//! the chain takes the address of the one before. A carry that is updated in place has a single
-//! buffer. Only the last values are copied to the loop's results, unless they are there already.
+//! An iteration is a call whose argument block changes. The buffers of a chain form a ring, which has one more buffer
+//! than the chain has carries. A computed carry is written to one of them, and each further carry of the chain takes
+//! the address of the previous one. A carry that is updated in place has a single buffer. Only the last values are
+//! copied to the loop's results, unless they are there already.
 
 use super::run::{Patch, Run};
 use crate::error::{Code, Error, Missing, Result};
@@ -13,12 +13,12 @@ use smallvec::SmallVec;
 /// A loop. Words are numbered as in the template.
 pub(super) struct Repeated {
     pub body: usize,
-    /// The block of an iteration: carries, sequences, invariants; then computed carries, series, and
-    /// the next condition.
+    /// The argument block of an iteration: carries, sequences, invariants; then computed carries, series, and the next
+    /// condition.
     pub block: usize,
     pub trips: Trips,
     pub carries: Vec<CarryWords>,
-    /// Each chain begins with a computed carry, and they are in the order of these carries.
+    /// The chains, in the order of the computed carries with which they begin.
     pub chains: Vec<Chain>,
     pub cycles: Vec<Cycle>,
     pub sequences: Vec<Series>,
@@ -31,38 +31,39 @@ pub(super) struct Repeated {
     pub varying: Vec<Patch>,
 }
 
-/// Carries that are permuted cyclically: each takes the value of the one before.
+/// Carries that are permuted cyclically: each takes the value of the previous one.
 pub(super) type Cycle = SmallVec<[usize; 2]>;
 
-/// Words of the addresses of a carry's initial value and of its result.
+/// The words with the addresses of a carry's initial value and of its result.
 pub(super) struct CarryWords {
     pub initial: usize,
     pub result: usize,
 }
 
-/// Carries that are shifted: each takes the value of the one before, the first one that of the body.
+/// Carries that are shifted: each takes the value of the previous one, and the first takes the value that the body
+/// computes.
 pub(super) struct Chain {
     pub carries: SmallVec<[usize; 2]>,
-    /// Words of the addresses of the results of the carries, and of one more buffer unless the single
-    /// carry is updated in place.
+    /// The words with the addresses of the results of the carries, and of one more buffer. A single carry that is
+    /// updated in place needs no extra buffer.
     pub ring: SmallVec<[usize; 3]>,
     pub bytes: usize,
 }
 
 /// A value with one element per iteration.
 pub(super) struct Series {
-    /// The word of its address.
+    /// The word with its address.
     pub word: usize,
     pub row_bytes: usize,
 }
 
 pub(super) enum Trips {
-    /// Until a condition is false: words of the addresses of the first and the next condition, and of
-    /// the number of iterations.
+    /// Iterates until a condition is false. Contains the words with the addresses of the first and the next condition,
+    /// and of the number of iterations.
     While { first: usize, next: usize, count: Option<usize> },
-    /// A constant number of iterations over arrays.
+    /// Iterates a constant number of times over arrays.
     Times { count: usize, reverse: bool },
-    /// A computed number of iterations, with the word of its address, over stacks.
+    /// Iterates a computed number of times over stacks. `count` is the word with the address of the number.
     Counted { count: usize, reverse: bool },
 }
 
@@ -70,14 +71,15 @@ impl Repeated {
     /// Runs the loop.
     ///
     /// # Safety
-    /// As for [`Run::call`] of the routine that contains the loop.
+    /// The addresses in the block of the routine that contains the loop are valid as for [`Run::call`].
     pub unsafe fn run<D: Driver>(&self, run: &mut Run<'_, '_, D>) -> Result<()> {
         for (i, carry) in self.carries.iter().enumerate() {
             run.words[self.block + i] = run.words[carry.initial];
         }
         let routine = &run.program.routines[self.body];
         run.patch(&routine.patches, self.block);
-        // SAFETY: as the caller's.
+        // SAFETY: the addresses that the loop's words contain are in buffers of the containing routine, which are valid
+        // by this method's contract.
         unsafe {
             match self.trips {
                 Trips::While { first, next, count } => self.run_while(run, first, next, count)?,
@@ -88,13 +90,14 @@ impl Repeated {
         }
         for &carry in self.cycles.iter().flatten() {
             let (from, to) = (run.words[self.block + carry], run.words[self.carries[carry].result]);
-            // SAFETY: both are addresses of values of this carry; the loop has not written to them.
+            // SAFETY: `from` is the initial value of this cycle's carry and `to` its result, distinct buffers of the
+            // routine. The loop has written to neither.
             unsafe { run.driver.copy(&mut run.commands, from, to, routine.bytes[carry])? };
         }
         Ok(())
     }
 
-    /// Runs iteration `at`, whose sequences and series are in the block.
+    /// Runs iteration `at`. The block already has the addresses of its sequences and series.
     unsafe fn iteration<D: Driver>(&self, run: &mut Run<'_, '_, D>, at: usize) -> Result<()> {
         let routine = &run.program.routines[self.body];
         let fixed = self.is_fixed && at > 1;
@@ -105,8 +108,8 @@ impl Repeated {
             run.patch(&self.varying, self.block);
         }
         let mark = run.stacks.mark();
-        // SAFETY: the caller's contract; the other addresses in the block are those of the loop's
-        // buffers.
+        // SAFETY: the block has the addresses of sequences and series by this method's contract. All others are
+        // addresses of the loop's buffers.
         unsafe { run.steps(routine, self.block)? };
         if routine.closes_stacks {
             run.close_stacks(mark);
@@ -139,8 +142,8 @@ impl Repeated {
     ) -> Result<()> {
         let stacks: SmallVec<[u64; 4]> = self.series.iter().map(|it| run.stacks.open(it.row_bytes)).collect();
         let mut at = 0;
-        // SAFETY: the addresses are those of bools, an i64, and numbers of stacks, in buffers of
-        // the loop's routine.
+        // SAFETY: the words have the addresses of bools, an i64 and stack numbers in buffers of the loop's routine. The
+        // previous iteration, or the steps before the loop, wrote the condition.
         unsafe {
             let mut condition = first;
             while run.driver.condition(&mut run.commands, run.words[condition])? {
@@ -163,7 +166,7 @@ impl Repeated {
     /// Writes the numbers of the stacks to the series.
     fn write_numbers<D: Driver>(&self, run: &mut Run<'_, '_, D>, stacks: &[u64]) -> Result<()> {
         for (series, &stack) in self.series.iter().zip(stacks) {
-            // SAFETY: the address is that of a buffer for this number in the loop's routine.
+            // SAFETY: the word has the address of an eight-byte buffer for this number in the loop's routine.
             unsafe { run.driver.set_number(&mut run.commands, run.words[series.word], stack)? };
         }
         Ok(())
@@ -179,19 +182,19 @@ impl Repeated {
                 let address = run.words[it.word] + (row * it.row_bytes) as u64;
                 run.words[self.block + self.outputs + self.chains.len() + i] = address;
             }
-            // SAFETY: as the caller's; sequences and series have `count` elements.
+            // SAFETY: sequences and series have `count` elements each, and `row < count`.
             unsafe { self.iteration(run, at)? };
         }
         Ok(())
     }
 
     unsafe fn run_counted<D: Driver>(&self, run: &mut Run<'_, '_, D>, count: usize, reverse: bool) -> Result<()> {
-        // The number of iterations, and those of the stacks, are read at once.
+        // The number of iterations and the numbers of the stacks are read at once.
         let at = std::iter::once(count).chain(self.sequences.iter().map(|it| it.word)).map(|it| run.words[it]);
         let at: SmallVec<[u64; 4]> = at.collect();
         let mut numbers: SmallVec<[u64; 4]> = SmallVec::from_elem(0, at.len());
-        // SAFETY: the addresses are those of an i64, and of numbers of stacks, in buffers of the
-        // loop's routine.
+        // SAFETY: the words have the addresses of an i64 and of stack numbers, which earlier steps wrote, in buffers of
+        // the loop's routine.
         unsafe { run.driver.numbers(&mut run.commands, &at, &mut numbers)? };
         let (count, sequences) = (numbers[0] as i64, &numbers[1..]);
         let count = usize::try_from(count)
@@ -215,7 +218,8 @@ impl Repeated {
             for (i, &stack) in series.iter().enumerate() {
                 run.words[self.block + self.outputs + self.chains.len() + i] = run.stacks.row(stack, row);
             }
-            // SAFETY: as the caller's; sequences and series have `count` elements.
+            // SAFETY: `row < count`, every sequence has at least `count` rows by the check above, and `count` rows were
+            // pushed on every series.
             unsafe { self.iteration(run, at)? };
         }
         self.write_numbers(run, &series)
@@ -224,15 +228,15 @@ impl Repeated {
     /// Copies the last values of a chain to the loop's results.
     ///
     /// # Safety
-    /// As for [`Repeated::run`].
+    /// The addresses of the chain's results and ring are valid, as for [`Repeated::run`].
     unsafe fn copy_results<D: Driver>(&self, run: &mut Run<'_, '_, D>, chain: &Chain) -> Result<()> {
         let words = &*run.words;
         let word = |it: usize| words[it];
         let mut at: SmallVec<[u64; 4]> = chain.carries.iter().map(|it| word(self.block + it)).collect();
         let to: SmallVec<[u64; 4]> = chain.carries.iter().map(|&it| word(self.carries[it].result)).collect();
         while at != to && chain.bytes > 0 {
-            // A result that holds no value, and its value; or, in a cycle, the spare buffer and any
-            // value that is not in its result.
+            // A result that holds no live value, and its value. In a cycle, it is the spare buffer and any value that
+            // is not in its result.
             let free = (0..to.len()).find(|&i| at[i] != to[i] && !at.contains(&to[i]));
             let (i, target) = match free {
                 Some(i) => (i, to[i]),
@@ -242,7 +246,8 @@ impl Repeated {
                     (i, spare.expect("a ring has more buffers than values"))
                 }
             };
-            // SAFETY: both are buffers of this chain, and the second one holds no value.
+            // SAFETY: both are distinct buffers of this chain with `chain.bytes` bytes, and `target` holds no live
+            // value.
             unsafe { run.driver.copy(&mut run.commands, at[i], target, chain.bytes)? };
             at[i] = target;
         }

@@ -1,7 +1,7 @@
-//! Stacks: sequences of values that loops push, whose length is known only at run time.
+//! Implements stacks: sequences of values that loops push, with a length known only at run time.
 //!
-//! A buffer holds the number of a stack. Stacks that a routine opens and does not return are closed
-//! when it ends, so that numbers follow the nesting of calls.
+//! A buffer holds the number of a stack. Stacks that a routine opens and does not return are closed when it ends, so
+//! numbers follow the nesting of calls.
 
 use crate::error::{Code, Error, Result};
 use crate::tensor::{MemorySpace, Storage};
@@ -24,17 +24,17 @@ struct Stack {
 enum Memory {
     /// Contiguous rows at an address, in memory that the stack does not own.
     Borrowed(u64),
-    /// Chunks, of which number `k` has `first << k` rows.
+    /// Chunks; chunk `k` has `first << k` rows.
     Chunks { first: usize, chunks: Vec<Storage> },
 }
 
 impl Stacks {
-    /// The number of open stacks.
+    /// Returns the number of open stacks.
     pub fn mark(&self) -> usize {
         self.open.len()
     }
 
-    /// Closes the stacks that were opened since `mark`; their memory.
+    /// Closes the stacks that were opened since `mark`, and returns their memory.
     pub fn close_from(&mut self, mark: usize) -> impl Iterator<Item = Storage> {
         let chunks = |it: Stack| match it.memory {
             Memory::Chunks { chunks, .. } => chunks,
@@ -43,13 +43,13 @@ impl Stacks {
         self.open.drain(mark..).flat_map(chunks)
     }
 
-    /// Opens an empty stack; returns its number.
+    /// Opens an empty stack and returns its number.
     pub fn open(&mut self, row_bytes: usize) -> u64 {
         let first = 1 << (FIRST_CHUNK / row_bytes.max(1)).max(1).ilog2();
         self.add(Stack { row_bytes, rows: 0, memory: Memory::Chunks { first, chunks: Vec::new() } })
     }
 
-    /// Opens a stack of contiguous rows in memory of others; returns its number.
+    /// Opens a stack of contiguous rows in borrowed memory and returns its number.
     pub fn borrow(&mut self, first: u64, rows: usize, row_bytes: usize) -> u64 {
         self.add(Stack { row_bytes, rows, memory: Memory::Borrowed(first) })
     }
@@ -59,13 +59,13 @@ impl Stacks {
         self.open.len() as u64 - 1
     }
 
-    /// The stack with this number, if it exists and has rows of this size.
+    /// Returns the stack with this number, if it exists and has rows of this size.
     fn get(&self, number: u64, row_bytes: usize) -> Result<&Stack> {
         let found = self.open.get(number as usize).filter(|it| it.row_bytes == row_bytes);
         found.ok_or_else(|| Error::new(Code::Verify, "a step uses a stack that does not exist"))
     }
 
-    /// The number of rows of a stack with rows of this size.
+    /// Returns the number of rows of a stack with rows of this size.
     ///
     /// # Errors
     /// [`Code::Verify`] if there is no such stack.
@@ -73,15 +73,15 @@ impl Stacks {
         self.get(number, row_bytes).map(|it| it.rows)
     }
 
-    /// The address of a row of an open stack.
+    /// Returns the address of a row of an open stack.
     pub fn row(&self, number: u64, row: usize) -> u64 {
         self.open[number as usize].row(row)
     }
 
-    /// Pushes rows on a stack that is not borrowed, whose memory is in `space`; returns the address of the first one.
+    /// Pushes rows on an owned stack with memory in `space`, and returns the address of the first one.
     ///
     /// # Errors
-    /// [`Code::Memory`] if memory runs out; those of the device.
+    /// [`Code::Memory`] if memory runs out; the errors of the device.
     pub fn push(&mut self, number: u64, rows: usize, space: MemorySpace) -> Result<u64> {
         let stack = &mut self.open[number as usize];
         let row = stack.rows;
@@ -97,7 +97,7 @@ impl Stacks {
     }
 }
 
-/// Rows of chunk number `k`; `None` on overflow.
+/// Returns the number of rows of chunk `k`; `None` on overflow.
 fn chunk_rows(first: usize, k: usize) -> Option<usize> {
     first.checked_mul(1usize.checked_shl(k as u32)?)
 }
@@ -108,7 +108,7 @@ impl Stack {
             Memory::Borrowed(first) => first + (row * self.row_bytes) as u64,
             Memory::Chunks { first, chunks } => {
                 let chunk = (row / first + 1).ilog2() as usize;
-                // Without a row there is no chunk, and nothing is at its address.
+                // Without a row there is no chunk, and the address is never accessed.
                 let memory = chunks.get(chunk).map_or(0, |it| it.device_ptr() as u64);
                 memory + ((row - ((first << chunk) - first)) * self.row_bytes) as u64
             }
@@ -126,12 +126,12 @@ mod tests {
             let mut stacks = Stacks::default();
             let stack = stacks.open(row_bytes);
             for i in 0..3000u64 {
-                // SAFETY: a row has room for eight bytes, and nobody else uses it.
+                // SAFETY: the pushed row has eight bytes, and only this thread accesses the stack.
                 unsafe { (stacks.push(stack, 1, MemorySpace::Host).expect("memory") as *mut u64).write_unaligned(i) };
             }
             assert_eq!(stacks.rows(stack, row_bytes).expect("it is open"), 3000);
             for i in 0..3000u64 {
-                // SAFETY: as above, and the row was written.
+                // SAFETY: row `i` has eight bytes, which the loop above wrote.
                 assert_eq!(unsafe { (stacks.row(stack, i as usize) as *const u64).read_unaligned() }, i);
             }
             assert!(stacks.rows(stack, row_bytes + 1).is_err());

@@ -1,11 +1,13 @@
-//! Epilogues: groups that become a part of the contraction, or the op of the library, whose result they read.
+//! Forms epilogues: groups that are attached to the contraction or library op whose result they read.
 //!
-//! Groups whose kernels go through the result of a contraction element by element, or reduce its rows, and are the only
-//! readers of it, run on parts of the result as they are computed, and the result is in no memory. A result that
-//! anything else reads is stored in any case, by the fastest code for it, so that its readers are kernels of their own.
-//! Parts of the result of an op of the library, which is in memory, are still in a cache when such groups read them.
-//! Groups that read what epilogues write, at the same rows, may run [behind](rows) them.
-//! What a kernel computes, and what it rounds, does not depend on this: each group remains a kernel.
+//! A group qualifies if its kernel processes a contraction's result element by element, or reduces its rows. If such
+//! groups are the only readers, they run on tiles of the result as these are computed, and the result is not
+//! materialised. A result with any other reader is stored by the fastest code, and its readers are separate kernels.
+//!
+//! The result of a library op is materialised, but its tiles are still in a cache when epilogues read them. Groups that
+//! read the outputs of epilogues at the same rows may run [after](rows) them.
+//!
+//! Epilogues change neither what a kernel computes nor where it rounds: each group remains a kernel.
 
 mod rows;
 
@@ -19,7 +21,7 @@ use crate::tensor::{Layout, Shape, Strides};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
-/// Makes groups the epilogues of contractions and of ops of the library, where the target takes them.
+/// Attaches groups to contractions and library ops as epilogues, where the target supports it.
 pub(super) fn attach(flat: &Flat, groups: &mut Groups, target: &Target) {
     let takes = |it: &NodeIndex| may_have_epilogues(flat, *it, target);
     let mut ops: Vec<NodeIndex> = (0..flat.nodes.len()).filter(takes).collect();
@@ -59,7 +61,7 @@ pub(super) fn attach(flat: &Flat, groups: &mut Groups, target: &Target) {
     }
 }
 
-/// Whether a node is an op that may have epilogues.
+/// Returns whether a node is an op that may have epilogues.
 fn may_have_epilogues(flat: &Flat, node: NodeIndex, target: &Target) -> bool {
     match flat.nodes[node].kind {
         Kind::Contraction(_) => true,
@@ -68,7 +70,8 @@ fn may_have_epilogues(flat: &Flat, node: NodeIndex, target: &Target) -> bool {
     }
 }
 
-/// By op that may have epilogues, the groups that read its result, in order, if nothing else does.
+/// Returns, by op that may have epilogues, the groups that read its result, in order. The entry is `None` if anything
+/// else reads it.
 fn readers(flat: &Flat, groups: &Groups, target: &Target) -> FxHashMap<NodeIndex, Option<SmallVec<[usize; 2]>>> {
     let op = |it: ValueIndex| flat.producer(it).filter(|&it| may_have_epilogues(flat, it, target));
     let mut readers = FxHashMap::default();
@@ -88,35 +91,35 @@ fn readers(flat: &Flat, groups: &Groups, target: &Target) -> FxHashMap<NodeIndex
     readers
 }
 
-/// A contraction, or an op of the library, with its epilogues.
+/// A contraction or library op with its epilogues.
 struct Found {
     op: NodeIndex,
     epilogues: SmallVec<[Epilogue; 2]>,
-    /// Where the step is, among the groups.
+    /// The position of the step among the groups.
     at: usize,
 }
 
-/// A group, or its part before reductions, that is to be an epilogue of an op.
+/// A candidate epilogue: a group, or the members of one before its reductions.
 struct Epilogue {
     group: usize,
-    /// The members that are a part of it.
+    /// The members of the candidate.
     nodes: Vec<NodeIndex>,
-    /// The axes of the result, or of its rows and along each of them.
+    /// The axes of the result, or its row axes and the extents along each row.
     domain: Domain,
-    /// As in [`Group`].
+    /// See [`Group`].
     rows: Option<usize>,
 }
 
 /// The axes of a result that epilogues read.
 struct ResultAxes {
-    /// Their sizes.
+    /// The sizes of the axes.
     sizes: Shape,
-    /// The size of a row that epilogues may reduce, if there is one axis of columns.
+    /// The size of a row that epilogues may reduce, if there is exactly one column axis.
     row: Option<usize>,
 }
 
 impl ResultAxes {
-    /// Those of a contraction.
+    /// Returns the axes of a contraction's result.
     fn of(contraction: &Contraction) -> Self {
         let row = if let [row] = contraction.n[..] { Some(row.size) } else { None };
         Self { sizes: contraction.axes_of(2).map(|it| it.size).collect(), row }
@@ -126,15 +129,15 @@ impl ResultAxes {
 struct Search<'a> {
     flat: &'a Flat,
     groups: &'a Groups,
-    /// By value, whether it is in memory of its own.
+    /// Whether each value has its own memory.
     stored: Vec<bool>,
     target: &'a Target,
-    /// By group, whether it is an epilogue.
+    /// Whether each group is an epilogue.
     taken: Vec<bool>,
 }
 
 impl Search<'_> {
-    /// The epilogues of an op whose result these groups alone read, if all of them can be.
+    /// Returns the epilogues of an op, if only these groups read its result and all of them qualify.
     fn find(&mut self, op: NodeIndex, readers: &[usize]) -> Option<Found> {
         let Self { flat, groups, target, .. } = *self;
         let is_free = |it: &usize| {
@@ -158,7 +161,7 @@ impl Search<'_> {
         };
         let epilogue = |&it: &usize| self.epilogue(op, &axes, it);
         let epilogues: SmallVec<[Epilogue; 2]> = readers.iter().map(epilogue).collect::<Option<_>>()?;
-        // What the kernels read besides is there when the op is computed, or the op waits for it.
+        // The kernels' other operands must be available when the op is computed, or the op has to wait for them.
         let (first, earliest) = (groups.of[op]?, *readers.first()?);
         let latest = epilogues.iter().filter_map(|it| self.latest_operand(op, it)).max();
         let at = if latest.is_some_and(|it| it > first) { earliest } else { first };
@@ -175,7 +178,7 @@ impl Search<'_> {
         others.filter_map(|it| self.groups.of[it]).max()
     }
 
-    /// The other nodes that nodes read.
+    /// Returns the nodes outside `nodes` that `nodes` read.
     fn operands(&self, nodes: &[NodeIndex]) -> impl Iterator<Item = NodeIndex> {
         let flat = self.flat;
         let operands = nodes.iter().flat_map(move |&it| {
@@ -189,7 +192,7 @@ impl Search<'_> {
         operands.filter(|it| nodes.binary_search(it).is_err())
     }
 
-    /// A group as an epilogue of an op whose result has these axes, if it can be.
+    /// Returns a group as an epilogue of an op whose result has these axes, if it qualifies.
     fn epilogue(&self, op: NodeIndex, axes: &ResultAxes, group: usize) -> Option<Epilogue> {
         let Self { flat, groups, ref stored, target, .. } = *self;
         let whole = &groups.list[group];
@@ -216,10 +219,11 @@ impl Search<'_> {
     }
 }
 
-/// The members of a group with reductions that compute with the result of an op, and those that they read. They
-/// are apart from the others if these read nothing of them but terms of reductions, which are stored anyway: so a sum
-/// over the rows of a masked gradient is a kernel of its own, and the mask is not. Other elementwise members would have
-/// instructions in common with them, without which products and sums may be contracted.
+/// Returns the members of a group with reductions that compute with an op's result, and the members that they read.
+///
+/// The remaining members may read from them only reduction operands, which are stored anyway. So a row sum of a masked
+/// gradient is a separate kernel, and the mask is an epilogue. Other elementwise members would share instructions with
+/// them, and separating these would change which products and sums are contracted.
 fn before_reductions(flat: &Flat, group: &Group, op: NodeIndex, stored: &[bool]) -> Option<Vec<NodeIndex>> {
     let is_reduction = |it: NodeIndex| matches!(flat.nodes[it].kind, Kind::Reduce(_));
     let operands = |it: NodeIndex| flat.nodes[it].inputs.iter().filter_map(|it| flat.producer(it.value()?));
@@ -250,26 +254,26 @@ fn before_reductions(flat: &Flat, group: &Group, op: NodeIndex, stored: &[bool])
     all().all(fits).then(|| all().filter(|it| is_inside[it.0]).map(|it| *it.1).collect())
 }
 
-/// How a node reads a value.
+/// A read of a value by a node.
 struct Read<'a> {
     value: ValueIndex,
     layout: &'a Layout,
     /// The strides along all axes of the domain.
     strides: &'a Strides,
-    /// Whether it reads elements at positions that it computes.
+    /// Whether it is a gather.
     is_positional: bool,
 }
 
 impl Read<'_> {
-    /// Whether it reads the element of a row-major value that it is at.
+    /// Returns whether the read is of the current element of a row-major value.
     fn is_own_element(&self, flat: &Flat, domain: &Domain) -> bool {
         let is_dense = || result_part(flat, self.value, domain).is_some_and(|it| *self.strides == domain.dense(it));
         !self.is_positional && self.layout.offset() == 0 && is_dense()
     }
 }
 
-/// Whether nodes go through these axes as through their own, or reduce the same ones, and read values of others as they
-/// may.
+/// Returns whether nodes iterate over the axes of `domain`, or reduce the same axes, and `may_read` accepts their reads
+/// of values from other nodes.
 fn fits(flat: &Flat, nodes: &[NodeIndex], domain: &Domain, may_read: impl Fn(&Read<'_>) -> bool) -> bool {
     let is_inside = |value: ValueIndex| flat.producer(value).is_some_and(|it| nodes.binary_search(&it).is_ok());
     let fits = |&index: &NodeIndex| {
@@ -277,7 +281,7 @@ fn fits(flat: &Flat, nodes: &[NodeIndex], domain: &Domain, may_read: impl Fn(&Re
         let shape = &flat.values[node.outputs[0]].shape;
         let is_member = match node.kind {
             Kind::Map(_) | Kind::Copy | Kind::Gather { .. } => true,
-            // A position along its axes follows from those along the loops only if none of these is several of them.
+            // An index along its axes follows from the loop indices only if no loop covers several axes.
             Kind::Generate(_) => !domain.is_reduced() && domain.refine(Part::All, shape).as_ref() == Some(domain),
             Kind::Reduce(rule) => {
                 let row = domain.numel(Part::All) / domain.numel(Part::Kept).max(1);
@@ -298,7 +302,7 @@ fn fits(flat: &Flat, nodes: &[NodeIndex], domain: &Domain, may_read: impl Fn(&Re
     nodes.iter().all(fits)
 }
 
-/// Whether axes are the last ones of a shape, and have so many elements together.
+/// Returns whether `reduced` are the last axes of a shape and have `row` elements together.
 fn reduces_rows(shape: &[usize], reduced: &[usize], row: usize) -> bool {
     let kept = (0..shape.len()).rposition(|it| shape[it] != 1 && !reduced.contains(&it)).map_or(0, |it| it + 1);
     let is_last = reduced.iter().all(|&it| shape[it] == 1 || it >= kept);

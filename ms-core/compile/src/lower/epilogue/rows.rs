@@ -1,8 +1,8 @@
-//! Epilogues behind others: groups that read, row by row, what these write.
+//! Chains epilogues: attaches groups that read the outputs of other epilogues row by row.
 //!
-//! The elements of a row are written by the thread that computes the row. A kernel that reads other columns of it than
-//! the one that it computes, such as slices of each row side by side, can run on the same thread, on parts with whole
-//! rows, as long as it reads nothing of other rows. Its values are those of the same kernel in a step of its own.
+//! A single thread writes all elements of a row. A kernel that reads columns other than the one that it computes, such
+//! as adjacent slices of each row, can run on the same thread. This needs tiles with whole rows, and a kernel that
+//! reads no other rows. Its values are equal to those of the same kernel in a separate step.
 
 use super::{Epilogue, Found, Read, Search, fits};
 use crate::ir::{Contraction, Precision};
@@ -14,7 +14,7 @@ use crate::tensor::Shape;
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 
-/// By group, the groups that read what it computes.
+/// Returns for each group the groups that read its values.
 pub(super) fn readers(flat: &Flat, groups: &Groups) -> Vec<SmallVec<[usize; 2]>> {
     let mut readers = vec![SmallVec::<[usize; 2]>::new(); groups.list.len()];
     for (node, group) in flat.nodes.iter().zip(&groups.of) {
@@ -29,7 +29,7 @@ pub(super) fn readers(flat: &Flat, groups: &Groups) -> Vec<SmallVec<[usize; 2]>>
 }
 
 impl Search<'_> {
-    /// Adds to the epilogues of a contraction the groups that can run behind them.
+    /// Adds the groups that can be chained after the epilogues of a contraction.
     pub(super) fn add_behind(&mut self, found: &mut Found, readers: &[SmallVec<[usize; 2]>]) {
         let Self { flat, groups, target, .. } = *self;
         if !matches!(flat.nodes[found.op].kind, Kind::Contraction(_)) {
@@ -43,7 +43,7 @@ impl Search<'_> {
         let of_elements = |it: &Epilogue| groups.list[it.group].insts.saturating_mul(column.size);
         let mut insts = found.epilogues.iter().map(of_elements).fold(0, usize::saturating_add);
         let mut inside: BTreeSet<NodeIndex> = found.epilogues.iter().flat_map(|it| it.nodes.iter().copied()).collect();
-        // In order, so that what a group reads was looked at before it.
+        // Candidates are visited in order, so that the operands of a group are decided before it.
         let mut candidates: BTreeSet<usize> =
             found.epilogues.iter().flat_map(|it| readers[it.group].iter().copied()).collect();
         while let Some(group) = candidates.pop_first() {
@@ -66,8 +66,8 @@ impl Search<'_> {
         }
     }
 
-    /// The axes of a group along the rows of the result of a contraction, and how many columns it computes, if it reads
-    /// values of nodes `inside` at these rows only.
+    /// Returns the domain of a group along the rows of a contraction's result and the number of columns that it
+    /// computes. Returns `None` if it reads values of the nodes `inside` at other rows.
     fn along_rows(
         &self,
         group: usize,

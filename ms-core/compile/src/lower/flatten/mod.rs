@@ -1,5 +1,5 @@
-//! Lowering of a graph to a [`Flat`]: views become the layouts of operands, and nodes with regions become
-//! steps that run routines.
+//! Lowers a graph to a [`Flat`]. Views become the layouts of operands, and nodes with regions become steps that run
+//! routines.
 
 mod regions;
 
@@ -18,13 +18,13 @@ use crate::tensor::{Attrs, DType, Layout, Literal, Scalar, Shape, Strides, Type}
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
 
-/// A view of another layout.
+/// The rule of a view op: maps an operand's layout to the result's.
 type ViewRule = fn(&Attrs, &Layout) -> Option<Layout>;
 
-/// The body of a generated op.
+/// The body emitter of a generated op.
 type Generate = fn(&Attrs, &mut KernelBuilder, &[Val], DType) -> Val;
 
-/// The number that a generated op returns for all elements, if it does not depend on the position.
+/// Returns the scalar that a generated op yields for all elements, if it does not depend on the index.
 fn splat(node: &Node, rule: Generate, ty: &Type) -> Option<Scalar> {
     let mut body = KernelBuilder::new(0, 0, LaneAxis::Parallel);
     let position: SmallVec<[Val; 4]> = (0..ty.rank()).map(|axis| body.index(axis as u8)).collect();
@@ -37,7 +37,7 @@ fn splat(node: &Node, rule: Generate, ty: &Type) -> Option<Scalar> {
     }
 }
 
-/// The elements of an operand, each broadcast to `shape`.
+/// Returns the elements of an operand, each broadcast to `shape`.
 fn elements(operand: &Access, shape: &[usize]) -> Result<Accesses> {
     let element = |offset| Layout::new(Shape::new(), Strides::new(), offset).broadcast_to(shape);
     operand.layout.offsets().map(|offset| Ok(operand.with_layout(element(offset)?))).collect()
@@ -47,7 +47,7 @@ struct Flatten<'a> {
     pub flat: Flat,
     /// The values that are outputs.
     outputs: FxHashSet<ValueIndex>,
-    /// Row-major copies, by what they copy.
+    /// Row-major copies, by copied access.
     copies: Vec<(Access, ValueIndex)>,
     /// Values of [`Origin::Position`], by number of elements.
     positions: FxHashMap<usize, ValueIndex>,
@@ -60,7 +60,7 @@ fn shape(ty: &Type) -> Result<Shape> {
     ty.shape().ok_or_else(symbolic)
 }
 
-/// The error of a node, with its op and source location.
+/// Attaches a node's op and source location to an error.
 pub(super) fn located(error: Error, node: &Node) -> Error {
     let error = error.with_op(node.op.name());
     match node.location {
@@ -69,8 +69,8 @@ pub(super) fn located(error: Error, node: &Node) -> Error {
     }
 }
 
-/// The graph without views. Nodes on which no output depends are removed, unless they have no results, as
-/// these have effects. The routines of regions are in `routines`.
+/// Lowers the graph to one without views. Removes nodes on which no output depends, unless they have no results: such
+/// nodes have effects. `routines` contains the routines of regions.
 pub(super) fn flatten(graph: &Graph, routines: &Routines, target: &Target) -> Result<Flat> {
     let mut flatten = Flatten::new(routines, target);
     flatten.flat.nodes.reserve(graph.len());
@@ -82,8 +82,8 @@ pub(super) fn flatten(graph: &Graph, routines: &Routines, target: &Target) -> Re
     Ok(flatten.flat)
 }
 
-/// The condition, if there is one, and the body of a loop, on the same inputs, as one graph without outputs; the number
-/// of the nodes of the condition; and the outputs of both.
+/// Lowers the condition (if there is one) and the body of a loop, on the same inputs, to one graph without outputs.
+/// Returns it with the number of nodes of the condition and the outputs of both.
 pub(super) fn flatten_loop(
     condition: Option<&Graph>,
     body: &Graph,
@@ -98,7 +98,7 @@ pub(super) fn flatten_loop(
     Ok((flatten.flat, tested, tests.map(|mut it| it.swap_remove(0)), next))
 }
 
-/// The nodes of a graph on which an output depends, and those without results.
+/// Returns the nodes on which an output depends, and those without results.
 pub(super) fn live_nodes(graph: &Graph) -> impl Iterator<Item = &Node> {
     let mut live = vec![false; graph.value_count()];
     graph.outputs().iter().for_each(|it| live[it.0 as usize] = true);
@@ -132,7 +132,7 @@ impl<'a> Flatten<'a> {
 }
 
 impl Flatten<'_> {
-    /// A value of a type; for a stack, its handle.
+    /// Adds a value of a type. The value of a stack is its handle.
     pub fn value(&mut self, ty: &Type, origin: Origin) -> Result<Access> {
         let (dtype, shape) = if is_stack(ty) { (DType::I64, Shape::new()) } else { (ty.dtype, shape(ty)?) };
         let access = Access::whole(self.flat.values.len(), dtype, &shape);
@@ -140,7 +140,7 @@ impl Flatten<'_> {
         Ok(access)
     }
 
-    /// Adds the nodes of a graph on these inputs; returns the outputs.
+    /// Adds the nodes of a graph on these inputs and returns its outputs.
     pub fn graph(&mut self, graph: &Graph, inputs: Accesses) -> Result<Accesses> {
         let mut known: Vec<Option<Access>> = vec![None; graph.value_count()];
         for (id, access) in graph.inputs().iter().zip(inputs) {
@@ -158,7 +158,7 @@ impl Flatten<'_> {
         Ok(graph.outputs().iter().map(known).collect())
     }
 
-    /// Adds a node; returns its results.
+    /// Adds a node and returns its results.
     pub fn push(&mut self, graph: &Graph, node: &Node, kind: Kind, inputs: Accesses) -> Result<Accesses> {
         let origin = Origin::Node(self.flat.nodes.len());
         let results = node.outputs.iter().map(|&id| self.value(graph.ty(id), origin));
@@ -222,8 +222,8 @@ impl Flatten<'_> {
         }
     }
 
-    /// Returns whether no kernel computes any of so many slices of a result: a step that copies all of them takes
-    /// less to compile and to run than a kernel for each.
+    /// Returns whether a result has more slices than `Budget::copies` and no kernel computes any of them. One step that
+    /// copies all of them then compiles and runs faster than one kernel for each.
     fn are_many_copies(&self, slices: &[Access]) -> bool {
         let is_computed = |it: &Access| {
             it.value().is_none_or(|value| matches!(self.flat.values[value].origin, Origin::Node(_) | Origin::Position))
@@ -231,7 +231,7 @@ impl Flatten<'_> {
         slices.len() > self.target.budget.copies && !slices.iter().any(is_computed)
     }
 
-    /// The row-major positions of a value of a shape.
+    /// Returns the row-major iota of a shape.
     fn positions(&mut self, shape: &[usize]) -> Access {
         let flat = &mut self.flat;
         let add = || flat.add_value(DType::I64, shape.into(), Origin::Position);
@@ -239,7 +239,7 @@ impl Flatten<'_> {
         Access::whole(value, DType::I64, shape)
     }
 
-    /// Adds a gather, after the check of its positions unless they are known to be valid.
+    /// Adds a gather, preceded by a check of its indices unless they are known to be valid.
     fn gather(&mut self, graph: &Graph, node: &Node, axis: usize, inputs: Accesses) -> Result<Accesses> {
         let operand = self.in_memory(inputs[0].clone())?;
         let (mut index, mut check) = (inputs[1].clone(), None);
@@ -252,8 +252,7 @@ impl Flatten<'_> {
         self.push(graph, node, Kind::Gather { axis: walk.axis, check }, inputs)
     }
 
-    /// Adds the check that fails for positions that are out of range for an operand of type `of` along an
-    /// axis.
+    /// Adds the check that fails if an index is out of range along an axis of an operand of type `of`.
     fn check(&mut self, node: &Node, of: &Type, axis: usize, positions: &Access) -> CheckIndex {
         let flat = &mut self.flat;
         let is_same = |it: &&Check| {
@@ -271,7 +270,7 @@ impl Flatten<'_> {
         check
     }
 
-    /// Returns whether all positions of an index are known to be in range along an axis.
+    /// Returns whether all indices are known to be in range along an axis.
     fn have_positions(&self, index: &Access, axis: usize, shape: &[usize]) -> bool {
         let positions = match index.source {
             Source::Splat(scalar) => Literal::scalar(scalar, index.dtype).to_array(),
@@ -311,7 +310,7 @@ impl Flatten<'_> {
         Ok(copy.with_layout(layout))
     }
 
-    /// A row-major copy of an access.
+    /// Adds a row-major copy of an access.
     fn copy(&mut self, access: &Access) -> Access {
         let shape = access.layout.shape();
         if let Some((_, value)) = self.copies.iter().rev().take(16).find(|(it, _)| it == access) {
@@ -331,7 +330,7 @@ impl Flatten<'_> {
         value
     }
 
-    /// The access with splats turned into constants in memory.
+    /// Materialises a splat as a constant in memory.
     fn in_memory(&mut self, access: Access) -> Result<Access> {
         let Source::Splat(scalar) = access.source else { return Ok(access) };
         let source = Source::Value(self.constant_value(Literal::scalar(scalar, access.dtype)));
@@ -339,13 +338,13 @@ impl Flatten<'_> {
         Ok(Access { source, layout, ..access })
     }
 
-    /// The access as a row-major, contiguous one.
+    /// Makes the access row-major and contiguous.
     pub fn dense(&mut self, access: Access) -> Result<Access> {
         let access = self.in_memory(access)?;
         Ok(if access.layout.is_contiguous() { access } else { self.copy(&access) })
     }
 
-    /// The operand of a reduction, copied if its lanes could not preserve the order.
+    /// Returns the operand of a reduction, copied if its lanes could not preserve the order.
     fn reducible(&mut self, access: &Access, rule: &ReduceRule, reduced: &[usize]) -> Access {
         let domain = Domain::of_reduction(access.layout.shape(), reduced);
         let accumulators = run_multiple((rule.accumulate)(access.dtype));
@@ -367,7 +366,8 @@ impl Flatten<'_> {
         self.push(graph, node, Kind::Contraction(ranks), factors)
     }
 
-    /// An operand of a contraction, copied unless it is read fast; its batch is broadcast to that of the result.
+    /// Returns an operand of a contraction with its batch broadcast to the result's. Copies it if its strides do not
+    /// allow fast reads.
     fn factor(&mut self, access: &Access, ranks: ContractionRanks, operand: usize, batch: &[usize]) -> Result<Access> {
         let mut access = self.in_memory(access.clone())?;
         if !is_read_fast(&access.layout, ranks)

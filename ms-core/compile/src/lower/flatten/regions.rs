@@ -1,4 +1,4 @@
-//! Nodes with regions, which become routines.
+//! Lowers nodes with regions, which become routines.
 
 use super::super::flat::{Access, Accesses, Kind, Origin, Region, RegionLoop, Repetition, Trips, Updated};
 use super::super::iteration::{computed, may_be_kernel, next_carries};
@@ -13,8 +13,8 @@ use smallvec::SmallVec;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// The outputs of a graph, each with an input of the same type that one of these routines, of which one runs,
-/// updates in place, and that all may overwrite. No input occurs twice.
+/// Returns the outputs of a graph that can be updated in place, each with an input of the same type. All of the
+/// routines, one of which runs, may overwrite that input, and at least one updates it in place. No input occurs twice.
 fn updated(graph: &Graph, routines: &[&Reuse]) -> Updated {
     let mut found = Updated::new();
     for (output, &result) in graph.outputs().iter().enumerate() {
@@ -32,7 +32,7 @@ fn updated(graph: &Graph, routines: &[&Reuse]) -> Updated {
 }
 
 impl Flatten<'_> {
-    /// Adds a node with regions; returns its results.
+    /// Adds a node with regions and returns its results.
     pub fn region(&mut self, graph: &Graph, node: &Node, inputs: Accesses) -> Result<Accesses> {
         match Control::of(node) {
             Some(Control::Call { .. }) => {
@@ -57,22 +57,21 @@ impl Flatten<'_> {
         }
     }
 
-    /// A loop that is a kernel.
+    /// Returns the loop of a node if it is a kernel.
     fn repetition(&self, node: &Node, at: &Loop) -> Option<&Rc<Repetition>> {
         let condition = at.is_while().then(|| &node.regions[0]);
         let key = Key::iteration(&node.regions[at.body()], condition, at.carries);
         self.routines.repetition(&key).filter(|_| may_be_kernel(at))
     }
 
-    /// Adds a loop that is a kernel, which reads splats as constants.
+    /// Adds a loop that is a kernel. Such a loop reads splats as constants.
     fn repeat(&mut self, graph: &Graph, node: &Node, region: Region, inputs: Accesses) -> Result<Accesses> {
         let operand = |it: Access| if it.value().is_some() { self.dense(it) } else { Ok(it) };
         let inputs = inputs.into_iter().map(operand).collect::<Result<_>>()?;
         self.push_node(graph, node, region, inputs)
     }
 
-    /// The condition of the first iteration is computed here, that of each later one by the previous
-    /// iteration.
+    /// Adds a `while`. The first condition is computed before the loop, each later one by the previous iteration.
     fn while_loop(&mut self, graph: &Graph, node: &Node, at: &Loop, inputs: Accesses) -> Result<Accesses> {
         let carries = at.carries;
         let [condition, body] = [&node.regions[0], &node.regions[1]];
@@ -97,7 +96,7 @@ impl Flatten<'_> {
         self.push_loop(graph, node, RegionLoop { body: repeated, trips, next, sequences, series }, inputs)
     }
 
-    /// The routine of one iteration, and its effect on carries.
+    /// Returns the routine of one iteration and its effect on carries.
     fn iteration(
         &mut self,
         body: &Arc<Graph>,

@@ -1,11 +1,11 @@
-//! Conversions to dimensions.
+//! Converts values to dimensions.
 
 use super::{Dim, Dims};
 use crate::data::layout::IntoShape;
 use smallvec::smallvec;
 
-/// A conversion to dimensions: from shapes (see [`IntoShape`]), one [`Dim`], arrays, slices and
-/// vectors of them, and tuples of sizes of both kinds, such as `(x.dim(0), 64)`.
+/// A conversion to dimensions. Sources are shapes (see [`IntoShape`]), one [`Dim`], arrays, slices and vectors of them,
+/// and tuples of sizes of both kinds, such as `(x.dim(0), 64)`.
 ///
 /// ```
 /// use ms_core::{Tensor, ops};

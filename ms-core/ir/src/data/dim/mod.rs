@@ -1,8 +1,8 @@
-//! Sizes of dimensions: constants, and expressions of symbols that a call determines.
+//! Defines sizes of dimensions: constants, and expressions of symbols that a call determines.
 //!
-//! An expression is a polynomial in normal form whose atoms are symbols and rounded quotients, so
-//! that equal sizes that are written differently are the same: `2 * (batch + 1)` is `2 + 2 *
-//! batch`. Expressions are interned; a [`Dim`] is the number of one.
+//! An expression is a polynomial in normal form with symbols and rounded quotients as atoms. So equal sizes in
+//! different notation are identical: `2 * (batch + 1)` is `2 + 2 * batch`. Expressions are interned, and a [`Dim`] is
+//! the number of one.
 
 mod into;
 mod polynomial;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// The size of one dimension: a constant, or an expression of symbols that a call fixes.
 ///
-/// Arithmetic takes other dimensions and `usize`; `/` rounds down, as for integers.
+/// Arithmetic accepts other dimensions and `usize`. `/` rounds down, as for integers.
 ///
 /// ```
 /// # use ms_core::tensor::Dim;
@@ -37,13 +37,13 @@ pub struct Dim(i64);
 pub enum Factor {
     /// A symbol.
     Symbol(Dim),
-    /// The first over the second, rounded down.
+    /// The first divided by the second, rounded down.
     Quotient(Dim, Dim),
     /// The smaller of the two: [`Dim::smaller`].
     Smaller(Dim, Dim),
     /// The size to which the two broadcast: [`Dim::broadcast`].
     Broadcast(Dim, Dim),
-    /// A sum: the product would have too many terms.
+    /// A sum that is not multiplied out, since the product would have too many terms.
     Sum(Dim),
 }
 
@@ -56,25 +56,25 @@ pub enum Factor {
 /// ```
 pub type Dims = SmallVec<[Dim; 4]>;
 
-/// Raw numbers below this one refer to expressions: more than memory holds.
+/// Raw numbers below this one refer to expressions. They exceed any size in memory.
 const FIRST_CONSTANT: i64 = i64::MIN + (1 << 32);
 
 impl Dim {
-    /// The size of an axis that is known only when a loop has run. It equals itself; no op but
-    /// `scan` and those that pass values on accepts it.
+    /// The size of an axis that is known only when a loop has run. It equals itself. Only `scan` and ops that pass
+    /// values on accept it.
     pub const DYNAMIC: Self = Self(i64::MIN);
 
-    /// A constant size; one above `i64::MAX`, which no memory holds, is clamped.
+    /// Creates a constant size. One above `i64::MAX`, which exceeds any memory, is clamped.
     pub const fn new(size: usize) -> Self {
         Self(if size > i64::MAX as usize { i64::MAX } else { size as i64 })
     }
 
-    /// The symbol of a name.
+    /// Returns the symbol with this name.
     pub fn symbol(name: &str) -> Self {
         Polynomial::atom(Atom::Symbol(symbol_number(name))).dim()
     }
 
-    /// The smaller of two sizes, such as the end of a range that is clamped to an axis.
+    /// Returns the smaller of two sizes, such as the end of a range that is clamped to an axis.
     ///
     /// ```
     /// # use ms_core::tensor::Dim;
@@ -96,13 +96,13 @@ impl Dim {
         }
     }
 
-    /// The size itself, or zero where it is negative.
+    /// Returns the size, or zero where it is negative.
     pub fn or_zero(self) -> Self {
         self - self.smaller(Self::new(0))
     }
 
-    /// The size to which two axes broadcast: the other one where one of them is one. [`Dim::evaluate`] is an error
-    /// where they differ and neither is one.
+    /// Returns the size to which two axes broadcast: where one of them is one, the other. [`Dim::evaluate`] fails where
+    /// they differ and neither is one.
     ///
     /// ```
     /// # use ms_core::tensor::Dim;
@@ -118,7 +118,7 @@ impl Dim {
         other.broadcast_parts(&mut all);
         all.sort_unstable();
         all.dedup();
-        // Sizes that broadcast to a constant other than one are that constant, or one.
+        // Sizes that broadcast to a constant other than one are that constant or one.
         if let Some(known) = all.iter().find(|it| it.is_known() && **it != 1) {
             return *known;
         }
@@ -141,7 +141,7 @@ impl Dim {
         }
     }
 
-    /// This size as one factor of products, which is not multiplied out.
+    /// Returns this size as one factor of products, which is not multiplied out.
     #[doc(hidden)]
     pub fn as_factor(self) -> Self {
         match self.symbolic().map(Polynomial::of) {
@@ -155,12 +155,12 @@ impl Dim {
         if self.0 >= 0 { Some(self.0 as usize) } else { None }
     }
 
-    /// Whether it is an expression of symbols.
+    /// Returns whether this is an expression of symbols.
     pub const fn is_symbolic(self) -> bool {
         self.0 < FIRST_CONSTANT && self.0 != Self::DYNAMIC.0
     }
 
-    /// The name, if it is one symbol and nothing else.
+    /// Returns the name if this is a single symbol.
     pub fn as_symbol(self) -> Option<Arc<str>> {
         match &Polynomial::of(self.symbolic()?).0[..] {
             [(factors, 1)] => match factors[..] {
@@ -175,7 +175,7 @@ impl Dim {
         self.is_symbolic().then_some(self)
     }
 
-    /// The number, which may be negative; `None` for an expression.
+    /// Returns the number, which may be negative; `None` for an expression.
     ///
     /// ```
     /// # use ms_core::tensor::Dim;
@@ -186,19 +186,19 @@ impl Dim {
         if self.is_known() { Some(self.0) } else { None }
     }
 
-    /// The number that plans store for a size that is not symbolic.
+    /// Returns the number that plans store for a size that is not symbolic.
     #[doc(hidden)]
     pub const fn stored(self) -> i64 {
         self.0
     }
 
-    /// The size that plans store as this number; `None` for the handle of an expression.
+    /// Returns the size that plans store as this number; `None` for the handle of an expression.
     #[doc(hidden)]
     pub fn from_stored(number: i64) -> Option<Self> {
         Some(Self(number)).filter(|it| !it.is_symbolic())
     }
 
-    /// Whether two sizes may be equal: unless their difference is a constant other than zero.
+    /// Returns whether two sizes may be equal: their difference is not a nonzero constant.
     pub fn may_equal(self, other: Self) -> bool {
         if self == other || !(self.is_symbolic() || other.is_symbolic()) {
             return self == other;
@@ -209,25 +209,25 @@ impl Dim {
         !(self - other).is_known()
     }
 
-    /// An integer as it is written in a shape, where `-1` means the remaining size.
+    /// Creates an integer as it is written in a shape, where `-1` means the remaining size.
     pub const fn signed(number: i64) -> Self {
         Self(if number < FIRST_CONSTANT { FIRST_CONSTANT } else { number })
     }
 
-    /// Whether it is a negative number, which is not a size: `-1` means the remaining size.
+    /// Returns whether this is a negative number, which is not a size: `-1` means the remaining size.
     pub const fn is_negative(self) -> bool {
         self.is_known() && self.0 < 0
     }
 
-    /// Whether it is a number, possibly negative, and not an expression.
+    /// Returns whether this is a number, possibly negative, rather than an expression.
     const fn is_known(self) -> bool {
         self.0 >= FIRST_CONSTANT
     }
 
-    /// The size for the sizes of symbols that `value` returns.
+    /// Evaluates the size, with `value` returning the sizes of symbols.
     ///
     /// # Errors
-    /// [`Code::Shape`] when a symbol has none, or the size is negative.
+    /// [`Code::Shape`] when a symbol has no size, or the result is negative.
     pub fn evaluate(self, value: &impl Fn(&str) -> Option<usize>) -> Result<usize> {
         match self.as_const() {
             Some(size) => Ok(size),
@@ -239,7 +239,7 @@ impl Dim {
         }
     }
 
-    /// [`Dim::evaluate`] for an expression that may be negative, such as a start of a slice.
+    /// Evaluates an expression that may be negative, such as the start of a slice.
     ///
     /// # Errors
     /// [`Code::Shape`] when a symbol has no value or a divisor is zero.
@@ -283,8 +283,8 @@ impl Dim {
         Ok(sum)
     }
 
-    /// The expression as a sum of terms: the factors and the coefficient of each. A constant is one term without
-    /// factors, and zero has no terms.
+    /// Returns the expression as a sum of terms: the factors and the coefficient of each. A constant is one term
+    /// without factors, and zero has no terms.
     ///
     /// ```
     /// # use ms_core::tensor::{Dim, Factor};
@@ -305,8 +305,8 @@ impl Dim {
         Polynomial::of(self).0.iter().map(term).collect()
     }
 
-    /// The value of a symbol for which this dimension is `size`, if it is linear in one symbol: its
-    /// name and value.
+    /// Solves for a symbol: if this dimension is linear in one symbol, returns its name and its value for which the
+    /// dimension is `size`.
     pub fn solve(self, size: usize) -> Option<(Arc<str>, usize)> {
         let expression = Polynomial::of(self.symbolic()?);
         let (mut constant, mut linear) = (0, None);
@@ -324,7 +324,7 @@ impl Dim {
         Some((symbol_name(number), value))
     }
 
-    /// Whether it is linear in the symbol `name`.
+    /// Returns whether this is linear in the symbol `name`.
     pub fn is_linear_in(self, name: &str) -> bool {
         // Two values determine a linear form: the constant, and one multiple of the factor.
         let zero = self.number(&|it: &str| (it == name).then_some(0)).ok();
@@ -332,7 +332,7 @@ impl Dim {
             .is_some_and(|it| self.solve(it).is_some_and(|(it, _)| *it == *name))
     }
 
-    /// Calls `visit` with every symbol in it.
+    /// Calls `visit` with every symbol in the expression.
     pub fn symbols(self, visit: &mut impl FnMut(&str)) {
         let Some(dim) = self.symbolic() else { return };
         for (factors, _) in &Polynomial::of(dim).0 {
@@ -443,7 +443,7 @@ impl fmt::Display for Dim {
             return self.0.fmt(f);
         }
         let expression = Polynomial::of(*self);
-        // Constants, whose factors are none, come first in order and last in print.
+        // Constants, which have no factors, come first in order and last in print.
         let constant = usize::from(expression.0[0].0.is_empty());
         let terms = expression.0[constant..].iter().chain(&expression.0[..constant]);
         for (i, (factors, coefficient)) in terms.enumerate() {
@@ -536,7 +536,7 @@ mod tests {
         }
     }
 
-    /// The number of terms would grow exponentially.
+    /// Without the limit, the number of terms would grow exponentially.
     #[test]
     fn products_of_sums_have_few_terms() {
         let symbols: Vec<Dim> = (0..48).map(|it| Dim::symbol(&format!("product{it}"))).collect();
@@ -554,7 +554,7 @@ mod tests {
             assert!(product.to_string().len() < 1 << 16, "{count}");
             assert!(product.solve(7).is_none() && product.may_equal(Dim::new(9)), "{count}");
         }
-        // Few terms are expanded as before.
+        // Products with few terms are expanded.
         let (a, b) = (symbols[0], symbols[1]);
         assert_eq!((a + b) * (a + b), a * a + a * b * 2 + b * b);
     }

@@ -1,4 +1,4 @@
-//! Expressions in normal form, and the table that numbers them.
+//! Implements expressions in normal form and the table that interns them.
 
 use super::{Dim, FIRST_CONSTANT};
 use rustc_hash::FxHashMap;
@@ -11,7 +11,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 pub(super) enum Atom {
     /// A symbol, by its number in the table.
     Symbol(u32),
-    /// The first over the second, rounded down.
+    /// The first divided by the second, rounded down.
     Quotient(Dim, Dim),
     /// The smaller of two, in ascending order of their numbers.
     Smaller(Dim, Dim),
@@ -21,7 +21,7 @@ pub(super) enum Atom {
     Sum(Dim),
 }
 
-/// The largest number of pairs of terms that a product is expanded to.
+/// The maximum number of pairs of terms up to which a product is expanded.
 const TERMS: usize = 256;
 
 pub(super) type Factors = SmallVec<[Atom; 2]>;
@@ -30,10 +30,10 @@ pub(super) type Factors = SmallVec<[Atom; 2]>;
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct Polynomial(pub(super) SmallVec<[(Factors, i64); 2]>);
 
-/// The minimum of a coefficient: its opposite is an integer too.
+/// The minimum coefficient: its negation is an integer too.
 const LEAST: i64 = -i64::MAX;
 
-/// Every expression and symbol of the process. They are few: those of annotated functions.
+/// Every expression and symbol of the process. There are few: those of annotated functions.
 #[derive(Default)]
 struct Table {
     expressions: Vec<Arc<Polynomial>>,
@@ -52,7 +52,7 @@ fn write<R>(write: impl FnOnce(&mut Table) -> R) -> R {
     write(TABLE.write().unwrap_or_else(PoisonError::into_inner).get_or_insert_default())
 }
 
-/// The number of the symbol of a name.
+/// Returns the number of the symbol with this name.
 pub(super) fn symbol_number(name: &str) -> u32 {
     let known = |table: &Table| table.symbols.iter().position(|it| &**it == name);
     let number = read(known).flatten().unwrap_or_else(|| {
@@ -92,12 +92,12 @@ impl Polynomial {
         }
     }
 
-    /// The polynomial that is one factor.
+    /// Returns the polynomial of a single factor.
     pub(super) fn atom(atom: Atom) -> Self {
         Self(smallvec![(smallvec![atom], 1)])
     }
 
-    /// Whether no term of it can be negative, for sizes that are not.
+    /// Returns whether no term can be negative for nonnegative sizes.
     pub(super) fn has_no_negative_term(&self) -> bool {
         let fits = |dim: &Dim| Self::of(*dim).has_no_negative_term();
         let factor = |atom: &Atom| match atom {
@@ -108,7 +108,7 @@ impl Polynomial {
         self.0.iter().all(|(factors, coefficient)| *coefficient >= 0 && factors.iter().all(factor))
     }
 
-    /// The dimension for this polynomial.
+    /// Interns this polynomial as a dimension.
     pub(super) fn dim(mut self) -> Dim {
         self.0.retain(|(_, coefficient)| *coefficient != 0);
         if let Some(value) = self.as_constant() {
@@ -134,15 +134,15 @@ impl Polynomial {
         }
     }
 
-    /// The sum with `scale` times another one.
+    /// Returns the sum with `scale` times another polynomial.
     pub(super) fn plus(&self, other: &Self, scale: i64) -> Self {
         let mut sum = self.clone();
         other.0.iter().for_each(|(factors, it)| sum.add(factors.clone(), it.saturating_mul(scale)));
         sum
     }
 
-    /// The product. It is multiplied out up to a number of pairs of terms, and is one product of sums beyond that:
-    /// otherwise the number of terms would grow exponentially with the number of sums.
+    /// Returns the product. It is multiplied out up to a number of pairs of terms, and remains one product of sums
+    /// beyond that. Otherwise the number of terms would grow exponentially with the number of sums.
     pub(super) fn times(&self, other: &Self) -> Self {
         let (few, many) = if self.0.len() <= other.0.len() { (self, other) } else { (other, self) };
         let has_sums = few.has_sums() || many.has_sums();
@@ -168,12 +168,12 @@ impl Polynomial {
         product
     }
 
-    /// Whether a factor of a term is a sum.
+    /// Returns whether a factor of a term is a sum.
     fn has_sums(&self) -> bool {
         self.0.iter().any(|(factors, _)| factors.iter().any(|it| matches!(it, Atom::Sum(_))))
     }
 
-    /// The factors of the only term, or the whole sum as one.
+    /// Returns the factors of the only term, or the whole sum as one factor.
     fn factors(&self) -> Factors {
         match &self.0[..] {
             [(factors, _)] => factors.clone(),
@@ -181,12 +181,12 @@ impl Polynomial {
         }
     }
 
-    /// The coefficient beside [`Self::factors`].
+    /// Returns the coefficient that belongs to [`Self::factors`].
     fn coefficient(&self) -> i64 {
         if let [(_, coefficient)] = &self.0[..] { *coefficient } else { 1 }
     }
 
-    /// The quotient of two terms, if there is no remainder.
+    /// Returns the quotient of two terms, if there is no remainder.
     fn term_over(term: &(Factors, i64), divisor: &(Factors, i64)) -> Option<(Factors, i64)> {
         let mut factors = term.0.clone();
         for atom in &divisor.0 {
@@ -196,7 +196,7 @@ impl Polynomial {
         (term.1 % divisor.1 == 0).then(|| (factors, term.1 / divisor.1))
     }
 
-    /// The quotient, rounded down: divisible terms term by term, and an atom for the rest.
+    /// Returns the quotient, rounded down: divisible terms are divided one by one, and an atom represents the rest.
     pub(super) fn over(&self, divisor: &Self) -> Self {
         let (mut whole, mut rest) = (Self::default(), Self::default());
         let [single] = &divisor.0[..] else {

@@ -1,7 +1,7 @@
-//! Blocks of medium size, cut from chunks that are mapped as huge pages.
+//! Allocates blocks of medium size from chunks that are mapped as huge pages.
 //!
-//! Arrays of this size are too small for huge pages of their own; with small pages, a model of many of them spends
-//! most of its first step on page faults.
+//! Arrays of this size are too small for separate huge pages. With small pages, a model with many of them spends most
+//! of its first step on page faults.
 
 use super::host::{HUGE_PAGE, map};
 use memmap2::MmapMut;
@@ -13,25 +13,25 @@ const CHUNK: usize = 8 * HUGE_PAGE;
 
 /// The chunks of the process.
 pub struct Chunks {
-    /// By the address of their first block.
+    /// The chunks, by the address of their first block.
     all: BTreeMap<usize, Chunk>,
-    /// The address of the chunk that new blocks are cut from, and the number of its bytes that are cut.
+    /// The address of the chunk that new blocks come from, and the number of its allocated bytes.
     current: Option<(usize, usize)>,
 }
 
 struct Chunk {
     mapping: MmapMut,
-    /// The number of its blocks that were not given back.
+    /// The number of its live blocks.
     blocks: usize,
 }
 
 impl Chunks {
-    /// No chunk.
+    /// Creates an empty allocator.
     pub const fn new() -> Self {
         Self { all: BTreeMap::new(), current: None }
     }
 
-    /// A new block of `bytes` bytes, at most [`CHUNK`], if the system has memory for it.
+    /// Allocates a block of `bytes` bytes, at most [`CHUNK`], if the system has memory for it.
     pub fn cut(&mut self, bytes: usize) -> Option<NonNull<u8>> {
         let (start, used) = match self.current {
             Some((start, used)) if used + bytes <= CHUNK => (start, used),
@@ -50,7 +50,7 @@ impl Chunks {
         NonNull::new(chunk.mapping.as_mut_ptr().wrapping_add(offset))
     }
 
-    /// Returns the memory of a block to the system if it was [cut](Self::cut) from a chunk.
+    /// Returns the memory of a block to the system if it [is from](Self::cut) a chunk, and returns whether it is.
     ///
     /// # Safety
     /// The block has this many bytes, and is not used any more.
@@ -62,7 +62,7 @@ impl Chunks {
         }
         chunk.blocks -= 1;
         if chunk.blocks > 0 {
-            // SAFETY: as the caller's.
+            // SAFETY: the block has `bytes` bytes of this chunk and is not used any more, by this method's contract.
             unsafe { discard(&chunk.mapping, address, bytes) };
         } else if self.current.is_none_or(|it| it.0 != start) {
             self.all.remove(&start);
@@ -72,7 +72,7 @@ impl Chunks {
         true
     }
 
-    /// Ends the use of the current chunk; without blocks it is unmapped.
+    /// Retires the current chunk, and unmaps it if it has no live blocks.
     fn retire(&mut self) {
         if let Some((start, _)) = self.current.take()
             && self.all.get(&start).is_some_and(|it| it.blocks == 0)
@@ -82,17 +82,17 @@ impl Chunks {
     }
 }
 
-/// Returns the pages of a block of a mapping to the system. Where pages may be larger than the sizes of blocks, of which
-/// 16 KiB is a divisor, they stay until the chunk is unmapped.
+/// Returns the pages of a block of a mapping to the system. All sizes of medium blocks are multiples of 16 KiB. On
+/// systems where pages may be larger, they stay until the chunk is unmapped.
 ///
 /// # Safety
-/// The block is not used any more.
+/// The block lies in the mapping and is not used any more.
 unsafe fn discard(mapping: &MmapMut, address: usize, bytes: usize) {
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     {
         let offset = address - mapping.as_ptr() as usize;
-        // SAFETY: nobody reads the block again, and its pages of 4 KiB belong to no other one. If the system refuses,
-        // they stay.
+        // SAFETY: the block is not read again, and its 4 KiB pages contain no other block, since block sizes are
+        // multiples of 16 KiB. If the system refuses, the pages stay.
         unsafe { mapping.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, offset, bytes) }.ok();
     }
     #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
@@ -112,23 +112,23 @@ mod tests {
             (0..3 * CHUNK / BLOCK).map(|_| chunks.cut(BLOCK).expect("the system has so much")).collect();
         for (i, block) in blocks.iter().enumerate() {
             assert_eq!(block.as_ptr() as usize % HUGE_PAGE, i * BLOCK % HUGE_PAGE);
-            // SAFETY: the block is this test's.
+            // SAFETY: `cut` returned this block of `BLOCK` bytes, and only this test uses it.
             unsafe { block.as_ptr().write_bytes(i as u8 + 1, BLOCK) };
         }
         for (i, block) in blocks.iter().enumerate() {
-            // SAFETY: as above.
+            // SAFETY: the loop above initialised all `BLOCK` bytes, and only this test uses them.
             let content = unsafe { std::slice::from_raw_parts(block.as_ptr(), BLOCK) };
             assert!(content.iter().all(|&it| it == i as u8 + 1), "block {i}");
         }
         assert_eq!(chunks.all.len(), 3);
         let (first, rest) = blocks.split_at(CHUNK / BLOCK + 1);
         for &block in first {
-            // SAFETY: the block is not used again.
+            // SAFETY: the block has `BLOCK` bytes and is not used again.
             assert!(unsafe { chunks.give_back(block, BLOCK) });
         }
         assert_eq!(chunks.all.len(), 2);
         for &block in rest {
-            // SAFETY: as above.
+            // SAFETY: the block has `BLOCK` bytes and is not used again.
             assert!(unsafe { chunks.give_back(block, BLOCK) });
         }
         assert_eq!(chunks.all.len(), 1, "new blocks are cut from the last chunk");
@@ -140,11 +140,12 @@ mod tests {
         let mut chunks = Chunks::new();
         let [a, b] = [16 << 10, 80 << 10].map(|bytes| {
             let block = chunks.cut(bytes).expect("the system has so much");
-            // SAFETY: the block is this test's.
+            // SAFETY: `cut` returned this block of `bytes` bytes, and only this test uses it.
             unsafe { block.as_ptr().write_bytes(7, bytes) };
             block
         });
-        // SAFETY: the first block is not used as such again; the chunk, which has the second one, is still mapped.
+        // SAFETY: block `a` is only read as raw bytes afterwards. Its chunk stays mapped, because it also contains
+        // block `b`.
         unsafe {
             assert!(chunks.give_back(a, 16 << 10));
             let (gone, kept) = (a.as_ptr().read_volatile(), b.as_ptr().read_volatile());
@@ -158,10 +159,10 @@ mod tests {
         let mut chunks = Chunks::new();
         let mut other = vec![0u8; BLOCK];
         let block = NonNull::new(other.as_mut_ptr()).expect("it has an address");
-        // SAFETY: the block is not one of a chunk.
+        // SAFETY: the block is not from a chunk, so its memory is not touched.
         assert!(!unsafe { chunks.give_back(block, BLOCK) });
         chunks.cut(BLOCK).expect("the system has so much");
-        // SAFETY: as above.
+        // SAFETY: the block is not from a chunk, so its memory is not touched.
         assert!(!unsafe { chunks.give_back(block, BLOCK) });
     }
 }

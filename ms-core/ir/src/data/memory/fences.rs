@@ -1,21 +1,21 @@
-//! What the work of a device does with a block of memory.
+//! Tracks the device work that accesses a block of memory.
 
 use super::Memory;
 use super::stream::{Fence, Stream};
 use crate::error::Result;
 use smallvec::SmallVec;
 
-/// The fences of the work that last accessed a block of memory of a device.
+/// The fences of the work that last accessed a block of device memory.
 #[derive(Default, Debug)]
 pub(in crate::data) struct Fences {
     /// The last write.
     written: Option<Fence>,
-    /// By stream, the last use since that write.
+    /// The last use since that write, by stream.
     used: SmallVec<[Fence; 2]>,
 }
 
 impl Fences {
-    /// Whether nothing was written yet.
+    /// Returns whether nothing has been written yet.
     pub fn is_fresh(&self) -> bool {
         self.written.is_none()
     }
@@ -23,7 +23,7 @@ impl Fences {
     /// Makes later work of a stream begin when the block is written.
     ///
     /// # Errors
-    /// Those of [`Streams::check`](super::Streams::check).
+    /// The errors of [`Streams::check`](super::Streams::check).
     pub fn await_written(&self, memory: &dyn Memory, stream: Stream) -> Result<()> {
         let Some(written) = self.written else { return Ok(()) };
         memory.check(written)?;
@@ -47,7 +47,7 @@ impl Fences {
         }
     }
 
-    /// Records a write, behind all other work that accesses the block.
+    /// Records a write, after all other work that accesses the block.
     pub fn written_by(&mut self, fence: Fence) {
         self.written = Some(fence);
         self.used.clear();

@@ -1,15 +1,14 @@
-//! Blocks of host memory, cached after use: small ones by the thread that freed them, the others
-//! by the process.
+//! Allocates host memory and caches freed blocks: small ones per thread, others per process.
 //!
-//! A block has one of a few sizes, so that freed ones fit later requests. The caches are bounded;
-//! beyond that, memory is returned to the system. Large blocks use huge pages, medium ones share
-//! them, and caching blocks saves page faults, which cost more than most ops on them.
+//! A block has one of a few sizes, so that freed ones fit later requests. The caches are bounded; beyond that, memory
+//! is returned to the system. Large blocks use huge pages, medium ones share them. Cached blocks save page faults,
+//! which cost more than most ops on them.
 //!
-//! `MS_HUGE_PAGES=0` takes all blocks from the system allocator, which is slower, and returns memory to the
-//! system in smaller pieces.
+//! `MS_HUGE_PAGES=0` allocates all blocks from the system allocator, which is slower and returns memory to the system
+//! in smaller pieces.
 //!
-//! Built with `--cfg ms_sanitize`, every block is the system allocator's own, of exactly the
-//! requested size, so that AddressSanitizer knows its bounds and when it is freed.
+//! With `--cfg ms_sanitize`, every block is a separate system allocation of exactly the requested size.
+//! AddressSanitizer then knows its bounds and when it is freed.
 
 use super::chunks::Chunks;
 use crate::environment::Variable;
@@ -35,7 +34,7 @@ const LOCAL_BLOCK: usize = 64 << 10;
 /// Bytes of each size that a thread caches.
 const LOCAL_BYTES: usize = 128 << 10;
 
-/// The same of sizes up to [`SMALL_BLOCK`], of which lists of tensors have thousands.
+/// Bytes of each size up to [`SMALL_BLOCK`] that a thread caches. Lists of tensors have thousands of these.
 const LOCAL_SMALL_BYTES: usize = 1 << 20;
 
 /// The largest small block in bytes.
@@ -53,19 +52,19 @@ const MAPPED_BLOCK: usize = 4 << 20;
 /// Bytes of a huge page.
 pub(super) const HUGE_PAGE: usize = 2 << 20;
 
-/// Bytes of blocks between [`LOCAL_BLOCK`] and [`MAPPED_BLOCK`] that are the system allocator's own; further ones are
-/// cut from chunks. The first touch of a huge page may take milliseconds where the system has to find memory for it, in
-/// a virtual machine for example, and a small model would wait for them in its first call.
+/// Bytes of blocks between [`LOCAL_BLOCK`] and [`MAPPED_BLOCK`] that come from the system allocator; further ones come
+/// from chunks. The first touch of a huge page may take milliseconds where the system has to find memory for it, for
+/// example in a virtual machine. A small model would wait for that in its first call.
 const UNCHUNKED_BYTES: usize = 64 << 20;
 
 const LOCAL_CLASSES: usize = class_of(LOCAL_BLOCK) + 1;
 const CLASSES: usize = class_of(KEPT_BLOCK) + 1;
 
-/// No block is larger than this class.
+/// The largest class: no block is larger.
 const ADDRESS_SPACE: usize = class_of(isize::MAX as usize / 2);
 
-/// The number of the smallest block size that holds `bytes`: multiples of 64 up to 1024, then
-/// four sizes per power of two.
+/// Returns the number of the smallest block size that holds `bytes`: multiples of 64 up to 1024, then four sizes per
+/// power of two.
 const fn class_of(bytes: usize) -> usize {
     if bytes <= 1024 {
         return if bytes == 0 { 0 } else { (bytes - 1) / ALIGN };
@@ -75,7 +74,7 @@ const fn class_of(bytes: usize) -> usize {
     16 + (power - 10) * 4 + quarter
 }
 
-/// The bytes of blocks of a class.
+/// Returns the size in bytes of blocks of a class.
 const fn class_bytes(class: usize) -> usize {
     if class < 16 {
         return (class + 1) * ALIGN;
@@ -84,7 +83,7 @@ const fn class_bytes(class: usize) -> usize {
     (quarter + 5) << (power - 2)
 }
 
-/// A block of at least `bytes` bytes, at a multiple of [`ALIGN`].
+/// Allocates a block of at least `bytes` bytes, aligned to [`ALIGN`].
 ///
 /// # Errors
 /// [`Code::Memory`] when the system has none.
@@ -102,7 +101,7 @@ pub fn allocate(bytes: usize) -> Result<NonNull<u8>> {
     allocate_shared(class).ok_or_else(|| refusal(bytes))
 }
 
-/// Releases a block that [`allocate`] made for `bytes` bytes.
+/// Releases a block that [`allocate`] returned for `bytes` bytes.
 ///
 /// # Safety
 /// The block is not used any more, and is released once.
@@ -113,11 +112,11 @@ pub unsafe fn release(block: NonNull<u8>, bytes: usize) {
         return unsafe { dealloc(block.as_ptr(), layout(bytes.max(1))) };
     }
     let class = class_of(bytes);
-    // SAFETY: a free block has room for the link of its list, and belongs to it now.
+    // SAFETY: the block is free by this function's contract, and every class has room for the link of the list.
     if class < LOCAL_CLASSES && LOCAL.try_with(|it| unsafe { it.push(class, block) }) == Ok(true) {
         return;
     }
-    // SAFETY: as the caller's.
+    // SAFETY: `allocate` returned the block for this class, it is not used any more, and no list contains it.
     unsafe { release_shared(block, class) };
 }
 
@@ -130,7 +129,7 @@ struct Local {
     lists: [List; LOCAL_CLASSES],
 }
 
-/// Free blocks of one size; each begins with the address of the next.
+/// Free blocks of one size. Each begins with the address of the next.
 struct List {
     head: Cell<Option<NonNull<u8>>>,
     len: Cell<usize>,
@@ -147,7 +146,7 @@ impl Local {
     fn pop(&self, class: usize) -> Option<NonNull<u8>> {
         let list = &self.lists[class];
         let block = list.head.get()?;
-        // SAFETY: blocks of the list are free, and `push` has written their first word.
+        // SAFETY: blocks of the list are free, and `push` initialised their first word.
         list.head.set(unsafe { block.cast::<Option<NonNull<u8>>>().read() });
         list.len.set(list.len.get() - 1);
         Some(block)
@@ -156,7 +155,7 @@ impl Local {
     /// Caches a block, unless enough are cached.
     #[inline]
     unsafe fn push(&self, class: usize, block: NonNull<u8>) -> bool {
-        /// The number of blocks of each class that are cached.
+        /// The maximum number of cached blocks of each class.
         const MOST: [usize; LOCAL_CLASSES] = {
             let (mut most, mut class) = ([0; LOCAL_CLASSES], 0);
             while class < LOCAL_CLASSES {
@@ -170,7 +169,7 @@ impl Local {
         if list.len.get() >= MOST[class] {
             return false;
         }
-        // SAFETY: as the caller's.
+        // SAFETY: the block is free, aligned to [`ALIGN`], and larger than a pointer, by this method's contract.
         unsafe { block.cast::<Option<NonNull<u8>>>().write(list.head.get()) };
         list.head.set(Some(block));
         list.len.set(list.len.get() + 1);
@@ -182,23 +181,23 @@ impl Drop for Local {
     fn drop(&mut self) {
         for class in 0..LOCAL_CLASSES {
             while let Some(block) = self.pop(class) {
-                // SAFETY: the block was free and is in no list now.
+                // SAFETY: the block is free, of this class, and `pop` removed it from the list.
                 unsafe { release_shared(block, class) };
             }
         }
     }
 }
 
-/// Free blocks of the process, and the mappings behind large ones.
+/// Free blocks of the process, and the mappings of large ones.
 struct Shared {
     /// Addresses of free blocks by class.
     free: Vec<Vec<usize>>,
-    /// Bytes of all free blocks.
+    /// The total size of free blocks in bytes.
     bytes: usize,
     /// Mappings by the addresses of their blocks, in use or free.
     mapped: FxHashMap<usize, MmapMut>,
     chunks: Chunks,
-    /// Bytes of blocks of medium size that the system allocator has made.
+    /// The total size of medium blocks that came from the system allocator, in bytes.
     unchunked: usize,
 }
 
@@ -230,13 +229,13 @@ fn allocate_shared(class: usize) -> Option<NonNull<u8>> {
     if let Some(block) = pool.fresh(bytes, maps) {
         return Some(block);
     }
-    // Cached memory may be what is missing.
+    // Freeing the cached memory may make the allocation succeed.
     pool.give_back_all();
     pool.fresh(bytes, maps)
 }
 
 impl Shared {
-    /// A block from the system, if it has one, which may be mapped.
+    /// Allocates a block from the system, which may be mapped if `maps` is set.
     fn fresh(&mut self, bytes: usize, maps: bool) -> Option<NonNull<u8>> {
         if !maps {
             return allocate_exactly(bytes);
@@ -286,7 +285,7 @@ impl Shared {
             while let Some(block) = self.free[class].pop() {
                 let block = NonNull::new(block as *mut u8).expect("the pool holds addresses of blocks");
                 self.bytes -= class_bytes(class);
-                // SAFETY: the block was free and is in no list now.
+                // SAFETY: the block is free, of this class, and `pop` removed it from the list.
                 unsafe { self.give_back(block, class) };
             }
         }
@@ -298,16 +297,17 @@ impl Shared {
     /// The block is of this class, in no list, and not used any more.
     unsafe fn give_back(&mut self, block: NonNull<u8>, class: usize) {
         let bytes = class_bytes(class);
-        // SAFETY: as the caller's.
+        // SAFETY: the block has the size of its class and is not used any more, by this method's contract.
         if self.mapped.remove(&(block.as_ptr() as usize)).is_some() || unsafe { self.chunks.give_back(block, bytes) } {
             return;
         }
-        // SAFETY: a block that is not mapped was allocated with this layout.
+        // SAFETY: a block that is neither mapped nor from a chunk was allocated with this layout, and no list contains
+        // it.
         unsafe { dealloc(block.as_ptr(), layout(bytes)) };
     }
 }
 
-/// A block of the system allocator, of at least one byte.
+/// Allocates a block of at least one byte from the system allocator.
 fn allocate_exactly(bytes: usize) -> Option<NonNull<u8>> {
     if bytes > isize::MAX as usize / 2 {
         return None;
@@ -325,7 +325,8 @@ fn refusal(bytes: usize) -> Error {
 unsafe fn release_shared(block: NonNull<u8>, class: usize) {
     let mut pool = shared();
     if !pool.keep(block, class) {
-        // SAFETY: as the caller's.
+        // SAFETY: the block is of this class and not used any more by this function's contract, and `keep` put it in no
+        // list.
         unsafe { pool.give_back(block, class) };
     }
 }
@@ -334,14 +335,14 @@ fn layout(bytes: usize) -> Layout {
     Layout::from_size_align(bytes, ALIGN).expect("a block is smaller than the address space")
 }
 
-/// A mapping, and the start of `bytes` bytes in it that are whole huge pages.
+/// Maps memory, and returns it with the start of `bytes` bytes in it that are whole huge pages.
 pub(super) fn map(bytes: usize) -> Option<(NonNull<u8>, MmapMut)> {
     let len = bytes.checked_next_multiple_of(HUGE_PAGE)?.checked_add(HUGE_PAGE)?;
     let mut mapping = MmapMut::map_anon(len).ok()?;
     let skip = mapping.as_ptr().align_offset(HUGE_PAGE);
     #[cfg(target_os = "linux")]
     {
-        // Small pages work as well, only slower.
+        // If the system refuses, small pages work as well, only slower.
         mapping.advise_range(memmap2::Advice::HugePage, skip, bytes).ok();
     }
     let block = NonNull::new(mapping.as_mut_ptr().wrapping_add(skip))?;
@@ -376,15 +377,15 @@ mod tests {
         for bytes in [1, 64, 5000, 300 << 10, 8 << 20] {
             let first = allocate(bytes);
             assert!(first.as_ptr().cast::<u8>().align_offset(ALIGN) == 0);
-            // SAFETY: the block is this test's, and large enough.
+            // SAFETY: `allocate` returned this block of `bytes` bytes, and only this test uses it.
             unsafe {
                 first.as_ptr().write_bytes(7, bytes);
                 release(first, bytes);
             }
-            // Other tests may take a shared block in between, never one of this thread's.
+            // Other tests may take a shared block in between, but never one of this thread.
             let second = allocate(bytes);
             assert!(second == first || bytes > LOCAL_BLOCK);
-            // SAFETY: as above.
+            // SAFETY: `allocate` returned the block for `bytes` bytes, and it is not used again.
             unsafe { release(second, bytes) };
         }
     }
@@ -400,22 +401,23 @@ mod tests {
                         state = state.wrapping_mul(1664525).wrapping_add(1013904223);
                         if held.len() > 40 || (state >> 20).is_multiple_of(3) && !held.is_empty() {
                             let (block, bytes, mark) = held.swap_remove(state as usize % held.len());
-                            // SAFETY: the block is this thread's and was filled below.
+                            // SAFETY: only this thread uses the block, and the code below initialised its `bytes`
+                            // bytes.
                             let content = unsafe { std::slice::from_raw_parts(block.as_ptr(), bytes) };
                             assert!(content.iter().all(|&it| it == mark));
-                            // SAFETY: it left the list of held blocks.
+                            // SAFETY: the block left the list of held blocks, so it is not used again.
                             unsafe { release(block, bytes) };
                         } else {
                             let bytes = (state >> 8) as usize % (200 << (10 * (state as usize >> 30 & 1)));
                             let block = allocate(bytes);
                             let mark = (i % 251) as u8;
-                            // SAFETY: the block is this thread's and large enough.
+                            // SAFETY: only this thread uses the block, which has at least `bytes` bytes.
                             unsafe { block.as_ptr().write_bytes(mark, bytes) };
                             held.push((block, bytes, mark));
                         }
                     }
                     for (block, bytes, _) in held {
-                        // SAFETY: the block is this thread's and nobody uses it any more.
+                        // SAFETY: only this thread has used the block, and it is not used again.
                         unsafe { release(block, bytes) };
                     }
                 });
@@ -429,7 +431,7 @@ mod tests {
         let other = std::thread::spawn(move || {
             for block in blocks {
                 let block = NonNull::new(block as *mut u8).expect("an address of a block");
-                // SAFETY: the spawning thread has handed the block over.
+                // SAFETY: the spawning thread passed the block to this one and does not use it again.
                 unsafe { release(block, 100) };
             }
         });
@@ -441,7 +443,8 @@ mod tests {
         let bytes = KEPT_BLOCK + 1;
         for _ in 0..3 {
             let block = allocate(bytes);
-            // SAFETY: the block is this test's; only its ends are touched.
+            // SAFETY: `allocate` returned this block of `bytes` bytes to this test, which writes its first and last
+            // byte and releases it once.
             unsafe {
                 block.as_ptr().write(1);
                 block.as_ptr().add(bytes - 1).write(1);
@@ -460,7 +463,7 @@ mod tests {
             let array = crate::data::Array::zeros(&[25], crate::DType::F32);
             let first = array.device_ptr();
             drop(array);
-            // SAFETY: none: this is the planted error.
+            // SAFETY: not upheld: this read of freed memory is the error that the test plants.
             println!("{}", unsafe { first.read_volatile() });
             return;
         }

@@ -1,4 +1,4 @@
-//! Memory in which arrays lie: that of the host, and that of devices, which backends implement.
+//! Defines the memory of arrays: the host's, and that of devices, which backends implement.
 
 mod chunks;
 mod fences;
@@ -16,55 +16,55 @@ use std::ptr::NonNull;
 
 /// The memory of a device other than the host.
 ///
-/// Addresses are the device's: the host passes them on and never dereferences them. Copies and fills are work
-/// of a stream: they take place when the work before them on the stream has ended, unless that has failed.
+/// Addresses are the device's: the host passes them on and never dereferences them. Copies and fills are work of a
+/// stream. They take place when the earlier work on the stream has ended, unless that has failed.
 ///
 /// # Safety
-/// Blocks that are allocated do not overlap. Copies and fills access the bytes that they name, and no others.
-/// The work of streams runs in the order that [`Streams`] promises, and a wait sees its effects.
+/// Allocated blocks do not overlap. Copies and fills access only the bytes that they name. The work of streams runs in
+/// the order that [`Streams`] promises, and a wait sees its effects.
 pub unsafe trait Memory: Streams {
     /// The device.
     fn device(&self) -> Device;
 
-    /// A block of `bytes` bytes at a multiple of 64 bytes, not initialised, that no work uses. No bytes are a
+    /// Allocates an uninitialised block of `bytes` bytes, aligned to 64 bytes, that no work uses. Zero bytes are a
     /// valid request.
     ///
     /// # Errors
     /// [`Code::Memory`](crate::Code::Memory) when the device has none.
     fn allocate(&self, bytes: usize) -> Result<NonNull<u8>>;
 
-    /// Frees a block when the work before this on a stream has ended, even if it fails.
+    /// Frees a block when the earlier work on a stream has ended, even if it fails.
     ///
     /// # Safety
-    /// [`Memory::allocate`] returned the block for as many bytes, it is freed once, and no work uses it then.
+    /// [`Memory::allocate`] returned the block for `bytes` bytes, it is freed once, and no work uses it then.
     unsafe fn free(&self, stream: Stream, block: NonNull<u8>, bytes: usize);
 
-    /// Copies bytes from one place of the device to another.
+    /// Copies bytes within the device.
     ///
     /// # Safety
-    /// Both ranges are inside blocks and do not overlap. When this runs, no other work writes the source or
-    /// accesses the target.
+    /// Both ranges are inside blocks and do not overlap. When this runs, no other work writes the source or accesses
+    /// the target.
     ///
     /// # Errors
-    /// Those of the device.
+    /// The errors of the device.
     unsafe fn copy(&self, stream: Stream, from: *const u8, to: *mut u8, bytes: usize) -> Result<()>;
 
-    /// Copies bytes of the host to the device; the bytes are read before the call returns.
+    /// Copies host bytes to the device. The bytes are read before the call returns.
     ///
     /// # Safety
     /// The target is inside a block, and when this runs, no other work accesses it.
     ///
     /// # Errors
-    /// Those of the device.
+    /// The errors of the device.
     unsafe fn copy_from_host(&self, stream: Stream, from: &[u8], to: *mut u8) -> Result<()>;
 
-    /// Copies bytes to the host, and waits for this; all of `to` is written unless there is an error.
+    /// Copies bytes to the host and waits. Writes all of `to` unless there is an error.
     ///
     /// # Safety
     /// The source is inside a block, and when this runs, no other work writes it.
     ///
     /// # Errors
-    /// Those of the device, and of [`Streams::wait`].
+    /// The errors of the device and of [`Streams::wait`].
     unsafe fn copy_to_host(&self, stream: Stream, from: *const u8, to: &mut [MaybeUninit<u8>]) -> Result<()>;
 
     /// Sets bytes to a value.
@@ -73,40 +73,40 @@ pub unsafe trait Memory: Streams {
     /// The target is inside a block, and when this runs, no other work accesses it.
     ///
     /// # Errors
-    /// Those of the device.
+    /// The errors of the device.
     unsafe fn fill(&self, stream: Stream, to: *mut u8, bytes: usize, value: u8) -> Result<()>;
 
-    /// Copies old values over new ones, as if all at once, if the error word of the stream is set when this runs.
-    /// As far as [`Streams::check`] is concerned, it has a result in any case.
+    /// Copies old values over new ones, atomically, if the error word of the stream is set when this runs. For
+    /// [`Streams::check`], this work always has a result.
     ///
     /// # Safety
-    /// All ranges are inside blocks; when this runs, no other work writes old values or accesses new ones. New
-    /// values do not overlap each other.
+    /// All ranges are inside blocks. When this runs, no other work writes old values or accesses new ones. New values
+    /// do not overlap each other.
     unsafe fn restore(&self, stream: Stream, values: &[Restored]);
 }
 
-/// A value of a slot that a run writes, which the slot keeps if the run fails.
+/// A value of a slot that a run writes. The slot keeps the old value if the run fails.
 #[derive(Clone, Copy, Debug)]
 pub struct Restored {
     /// The old value.
     pub old: *const u8,
-    /// The new one, which may be in the same memory.
+    /// The new value, which may be in the same memory.
     pub new: *mut u8,
-    /// Their size.
+    /// The size of both.
     pub bytes: usize,
 }
 
-/// The memory that an array lies in.
+/// The memory that contains an array.
 #[derive(Clone, Copy)]
 pub enum MemorySpace {
-    /// That of the host.
+    /// The host's memory.
     Host,
-    /// That of another device.
+    /// The memory of another device.
     Device(&'static dyn Memory),
 }
 
 impl MemorySpace {
-    /// The device.
+    /// Returns the device.
     pub fn device(self) -> Device {
         match self {
             Self::Host => Device::CPU,
@@ -114,7 +114,7 @@ impl MemorySpace {
         }
     }
 
-    /// Whether it is the memory of the host.
+    /// Returns whether this is host memory.
     #[inline]
     pub fn is_host(self) -> bool {
         matches!(self, Self::Host)

@@ -1,4 +1,4 @@
-//! Streams: the queues of a device's work, and points in them.
+//! Defines streams, the queues of a device's work, and fences, points in them.
 
 use super::Memory;
 use crate::environment::Variable;
@@ -9,79 +9,78 @@ use std::panic::catch_unwind;
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
 environment_variables! {
-    /// Whether the host waits after every step that it gives to a device, so that errors come at once.
+    /// Whether the host waits after every step that it submits to a device, so that errors are reported at once.
     static DEVICE_SYNC: Variable<bool> = Variable::switch("MS_DEVICE_SYNC");
 }
 
-/// What a stream is for.
+/// The purpose of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum StreamKind {
-    /// Kernels and programs, and what frees their memory.
+    /// Kernels and programs, and the freeing of their memory.
     Compute,
     /// Copies from and to the host.
     Copy,
 }
 
-/// A queue of work of a device, by its number among those of the device. Its work runs in the order in which
-/// it was put there; the work of two streams runs in any order, unless one [awaits](Streams::order_after) a
-/// fence of the other.
+/// A queue of device work, by its number on the device. Its work runs in submission order. The work of two streams runs
+/// in any order, unless one [awaits](Streams::order_after) a fence of the other.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Stream(pub u32);
 
-/// A point in the work of a stream: the end of the work that was put there until then.
+/// A point in the work of a stream: the end of the work submitted so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fence {
     /// The stream.
     pub stream: Stream,
-    /// The number of its work, counted from 1.
+    /// The number of the last work item, counted from 1.
     pub serial: u64,
 }
 
-/// Where work comes from, for errors that come when it runs.
+/// The origin of work, for errors that occur when it runs.
 pub trait Origin: Send + Sync {
-    /// The error with the op and the user's line.
+    /// Adds the op and the user's source location to the error.
     fn explain(&self, error: Error) -> Error;
 }
 
 /// The streams of a device.
 ///
-/// A stream has an *error word*. Work that fails sets it, and the work behind it is not run while it is set, so
-/// that what it would have written is lost; [`Memory::restore`] undoes the loss. [Depending](Streams::depend_on)
-/// on the work of another stream sets the word if the other one was set at that point. The first
-/// [wait](Streams::wait) for work at or behind the one that failed returns its error and clears the words that it
-/// set, when what was queued behind it has ended.
+/// A stream has an *error word*. Failing work sets it, and later work does not run while it is set, so its writes are
+/// lost; [`Memory::restore`] undoes the loss. [Depending](Streams::depend_on) on the work of another stream sets the
+/// word if the other stream's word was set at that point. The first [wait](Streams::wait) for the failed work or later
+/// work returns its error. The wait also clears the words that the failure set, when the queued work after it has
+/// ended.
 pub trait Streams: Send + Sync {
-    /// A stream on which nobody else puts work until it is [given back](Streams::give_back), without work and
-    /// errors of others.
+    /// Lends a stream without pending work or errors, on which nothing else submits work until
+    /// [`give_back`](Streams::give_back).
     fn lend(&self, kind: StreamKind) -> Stream;
 
-    /// Ends the loan of a stream. Its work is run nevertheless.
+    /// Ends the loan of a stream. Its pending work still runs.
     fn give_back(&self, stream: Stream);
 
-    /// Sets where the work that is put on a stream from here on comes from.
+    /// Sets the origin of the work that is submitted to a stream from now on.
     fn set_origin(&self, stream: Stream, origin: Option<Arc<dyn Origin>>);
 
-    /// The end of the work that was put on a stream until now. Work that only frees memory, which has no result, does
-    /// not count.
+    /// Returns the end of the work submitted to a stream so far. Work that only frees memory has no result and does not
+    /// count.
     fn fence(&self, stream: Stream) -> Fence;
 
-    /// Later work of a stream begins when the work up to a fence has ended, even if it fails.
+    /// Makes later work of a stream begin when the work up to a fence has ended, even if it fails.
     fn order_after(&self, stream: Stream, fence: Fence);
 
-    /// [`Streams::order_after`] for work that needs the results: it is not run if the other stream's word is set at
-    /// the fence.
+    /// Orders work like [`Streams::order_after`], for work that needs the results. It does not run if the other
+    /// stream's word is set at the fence.
     fn depend_on(&self, stream: Stream, fence: Fence);
 
-    /// Whether the work at a fence has a result, as far as a wait has told. Waits for nothing.
+    /// Checks whether the work at a fence has a result, as far as earlier waits have found out. Does not wait.
     ///
     /// # Errors
-    /// That of the work, if a wait has returned it.
+    /// The error of the work, if a wait has returned it.
     fn check(&self, fence: Fence) -> Result<()>;
 
     /// Waits until the work up to a fence has ended.
     ///
     /// # Errors
-    /// That of the work at the fence, or of other work that failed before it, unless an earlier wait returned it.
+    /// The error of the work at the fence, or of other work that failed before it, unless an earlier wait returned it.
     fn wait(&self, fence: Fence) -> Result<()>;
 
     /// Waits until the work of all streams has ended.
@@ -91,7 +90,7 @@ pub trait Streams: Send + Sync {
     fn synchronize(&self, told: Option<&[Stream]>) -> Result<()>;
 }
 
-/// A stream that is lent to a thread, until the thread ends.
+/// A stream that a thread borrows until it ends.
 struct Lent {
     memory: &'static dyn Memory,
     kind: StreamKind,
@@ -108,7 +107,7 @@ thread_local! {
     static LENT: RefCell<Vec<Lent>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Calls `f` with the stream of this kind that is lent to the thread.
+/// Calls `f` with the thread's stream of this kind.
 pub fn with_stream<R>(memory: &'static dyn Memory, kind: StreamKind, f: impl FnOnce(Stream) -> R) -> R {
     let lent = LENT.try_with(|lent| {
         let device = memory.device();
@@ -130,10 +129,10 @@ pub fn with_stream<R>(memory: &'static dyn Memory, kind: StreamKind, f: impl FnO
     }
 }
 
-/// Waits for a step that was given to a device, if the environment asks for it by `MS_DEVICE_SYNC`.
+/// Waits for a step that was submitted to a device, if `MS_DEVICE_SYNC` is set.
 ///
 /// # Errors
-/// As [`Streams::wait`].
+/// See [`Streams::wait`].
 pub fn sync_step(memory: &dyn Memory, fence: Fence) -> Result<()> {
     match DEVICE_SYNC.value() {
         Some(true) => memory.wait(fence),
@@ -141,7 +140,7 @@ pub fn sync_step(memory: &dyn Memory, fence: Fence) -> Result<()> {
     }
 }
 
-/// The devices to which the process gave work.
+/// The devices to which the process has submitted work.
 static USED: Mutex<Vec<&'static dyn Memory>> = Mutex::new(Vec::new());
 
 fn used_devices() -> Vec<&'static dyn Memory> {
@@ -156,17 +155,17 @@ fn used(memory: &'static dyn Memory) {
     }
     drop(all);
     EXIT.call_once(|| {
-        // SAFETY: the function takes nothing, does not unwind, and is the process' own, which is never unloaded.
-        // Without room for it, nothing is reported.
+        // SAFETY: `report_errors` takes no arguments, does not unwind, and is in the executable, which is never
+        // unloaded. If registration fails, nothing is reported.
         let _registered = unsafe { atexit(report_errors) };
     });
 }
 
-/// Waits for all work that was given to devices.
+/// Waits for all work that was submitted to devices.
 ///
 /// # Errors
-/// The first error of the calling thread's work that no wait has returned. Others remain for later waits, and those of
-/// other threads for their waits.
+/// The first error of the calling thread's work that no wait has returned. Others remain for later waits. Errors of
+/// other threads' work remain for their waits.
 ///
 /// ```
 /// ms_core::synchronize()?;
@@ -183,11 +182,11 @@ pub fn synchronize() -> Result<()> {
 }
 
 unsafe extern "C" {
-    /// Registers a function that is called when the process exits.
+    /// Registers a function that runs when the process exits.
     fn atexit(function: extern "C" fn()) -> std::ffi::c_int;
 }
 
-/// Warns of errors that nobody has fetched.
+/// Warns of errors that no wait has returned.
 extern "C" fn report_errors() {
     let report = || {
         for memory in used_devices() {
@@ -197,7 +196,7 @@ extern "C" fn report_errors() {
             }
         }
     };
-    // The thread that exits has no thread-locals any more, which running work may need.
+    // The exiting thread has destroyed its thread-locals, which running work may need.
     let reported = catch_unwind(|| std::thread::Builder::new().spawn(report).map(|it| it.join()));
     drop(reported);
 }

@@ -1,4 +1,4 @@
-//! The text form of kernels: see [`kernel`](super).
+//! Implements the text form of kernels: see [`kernel`](super).
 
 mod parse;
 mod print;

@@ -1,4 +1,4 @@
-//! Text to kernels.
+//! Parses kernels from text.
 
 use super::super::names::{Form, Head};
 use super::super::{
@@ -21,11 +21,10 @@ impl Kernel {
         Self::read(&mut Tokens::new(text)?, &Token::End).map(|it| it.kernel)
     }
 
-    /// Reads a kernel inside a larger text, up to the word `end`, which starts neither an instruction
-    /// nor a stage.
+    /// Parses a kernel inside a larger text, up to the word `end`, which starts neither an instruction nor a stage.
     ///
     /// # Errors
-    /// As for [`Kernel::parse`].
+    /// See [`Kernel::parse`].
     pub fn read<'a>(tokens: &mut Tokens<'a>, end: &Token<'_>) -> Result<NamedKernel<'a>> {
         let mut parser = Parser { tokens, params: FxHashMap::default(), values: FxHashMap::default() };
         let kernel = parser.kernel(end)?;
@@ -91,7 +90,7 @@ impl Parser<'_, '_> {
         Ok(kernel)
     }
 
-    /// `name = value`.
+    /// Parses `name = value`.
     fn setting<T>(&mut self, name: &str, value: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.tokens.word(name)?;
         self.tokens.symbol('=', "its value")?;
@@ -146,7 +145,7 @@ impl Parser<'_, '_> {
         Ok(())
     }
 
-    /// The instruction with the mnemonic `head`, and its dtype if it is written.
+    /// Parses the instruction with the mnemonic `head`, and its dtype if it is written.
     fn operands(&mut self, head: Head) -> Result<(Inst, Option<DType>)> {
         let inst = match head {
             Head::Form(Form::Load) => Inst::Load(self.buffer()?),
@@ -226,7 +225,7 @@ impl Parser<'_, '_> {
         value.ok_or_else(|| self.tokens.error(at, format!("`{name}` is not defined before this")))
     }
 
-    /// Values separated by commas.
+    /// Parses values separated by commas.
     fn values<const N: usize>(&mut self) -> Result<[Val; N]> {
         let mut values = [Val(0); N];
         for (i, value) in values.iter_mut().enumerate() {

@@ -1,12 +1,12 @@
-//! Kernels to text.
+//! Prints kernels as text.
 
 use super::super::names::Head;
 use super::super::{Inst, Kernel, Param, ParamId, ReductionOrder, Role, Stage, Val};
 use crate::text::write_element;
 use std::fmt::{Display, Formatter, Result};
 
-/// The text that [`Kernel::parse`] reads. That of a kernel which [`Kernel::check`] refuses is only
-/// for diagnostics: reading it may result in other dtypes.
+/// Writes the text that [`Kernel::parse`] reads. The text of a kernel that [`Kernel::check`] rejects is only for
+/// diagnostics: reading it may yield different dtypes.
 impl Display for Kernel {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         let Self { par, seq, lanes, order, run, params, insts, types, stages } = self;

@@ -9,7 +9,7 @@ fn read(text: &str) -> Kernel {
     Kernel::parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-/// A random kernel whose constants have random bits.
+/// Generates a random kernel with constants of random bits.
 fn kernel(random: &mut Random<'_>) -> Kernel {
     let steps = random.pick(&[1, 10, 40]);
     let narrow = random.below(2) == 0;
@@ -112,7 +112,7 @@ fn a_name_means_one_instruction() {
     }
 }
 
-/// Errors and their positions.
+/// Errors state their positions.
 #[test]
 fn errors_say_what_was_expected() {
     let with = |rest: &str| format!("kernel par=0 lanes=parallel seq=0\nin %x: f32 unit\nout %y: i8 zero\n{rest}");

@@ -1,4 +1,4 @@
-//! Parsing of attributes.
+//! Parses attributes.
 
 use super::Parser;
 use crate::data::{Attr, Attrs, DType, Dim, Literal, Op, Shape, Type};
@@ -7,8 +7,8 @@ use crate::text::lex::Token;
 use crate::text::literal::bytes_from_hex;
 use smallvec::SmallVec;
 
-/// The maximum size, in bytes, of all literals with `..` in a text together: they take memory that the length of the
-/// text does not bound.
+/// The maximum total size, in bytes, of all literals with `..` in a text. The length of the text does not bound their
+/// memory.
 const LARGEST_FILL: usize = 1 << 30;
 
 impl<'a> Parser<'a> {
@@ -79,7 +79,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The data of a literal, beginning with `(`.
+    /// Parses the data of a literal, beginning with `(`.
     fn literal(&mut self, ty: &Type) -> Result<Literal> {
         let shape: Shape =
             ty.shape().ok_or_else(|| self.tokens.expected("elements of a type of constant sizes before them"))?;
@@ -120,11 +120,11 @@ impl<'a> Parser<'a> {
         Literal::from_bytes(&shape, ty.dtype, bytes).map_err(refuse).map_err(|it| self.tokens.error(start, it))
     }
 
-    /// A list of integers, or of sizes where one of them is an expression.
+    /// Parses a list of integers, or of sizes if one of them is an expression.
     fn ints(&mut self) -> Result<Attr> {
         let start = self.tokens.at;
         let all: SmallVec<[Attr; 4]> = self.list(|it| match it.tokens.token {
-            // An integer that is not a constant in an expression.
+            // An integer that cannot be a constant in an expression.
             Token::Number(text) if text.parse().is_ok_and(|it| Dim::signed(it).as_known() != Some(it)) => {
                 it.tokens.int().map(Attr::Int)
             }
@@ -143,7 +143,7 @@ impl<'a> Parser<'a> {
         sizes.ok_or_else(|| self.tokens.error(start, "an integer beside sizes has 63 bits"))
     }
 
-    /// Items in brackets, separated by commas.
+    /// Parses items in brackets, separated by commas.
     pub(super) fn list<T, L: Default + Extend<T>>(&mut self, item: impl Fn(&mut Self) -> Result<T>) -> Result<L> {
         let mut items = L::default();
         self.tokens.symbol('[', "a list of integers")?;

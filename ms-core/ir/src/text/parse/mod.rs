@@ -1,4 +1,4 @@
-//! Parsing of graphs.
+//! Parses graphs.
 
 mod attrs;
 mod types;
@@ -16,13 +16,12 @@ use std::sync::Arc;
 /// Resolves the name of an op.
 pub type Resolver<'a> = &'a dyn Fn(&str) -> Option<Op>;
 
-/// Maximum nesting of graphs: dropping them takes a stack frame per level.
+/// The maximum nesting of graphs: dropping them takes a stack frame per level.
 const DEEPEST: u32 = 1000;
 
-/// Reads a graph in the text form (see [`text`](crate::text)).
+/// Parses a graph in the text form (see [`text`](crate::ir::text)).
 ///
-/// Values of the graph are defined before they are used. Whether its ops accept their operands is
-/// checked by the verifier.
+/// Values of the graph are defined before they are used. The verifier checks whether its ops accept their operands.
 ///
 /// # Errors
 /// [`Code::Parse`](crate::Code::Parse) with line, column, and what was expected.
@@ -180,7 +179,7 @@ impl<'a> Parser<'a> {
         Ok(known.graph.clone())
     }
 
-    /// Zero or more defined values, separated by commas.
+    /// Parses zero or more defined values, separated by commas.
     fn operands(&mut self, scope: &Scope<'a>) -> Result<SmallVec<[ValueId; 3]>> {
         let mut ids = SmallVec::new();
         if !matches!(self.tokens.token, Token::Value(_)) {

@@ -1,4 +1,4 @@
-//! Parsing of types, whose sizes may be expressions of symbols.
+//! Parses types, including sizes that are expressions of symbols.
 
 use super::Parser;
 use crate::data::{DType, Dim, Dims, Type};
@@ -28,10 +28,10 @@ impl<'a> Parser<'a> {
         self.dims(dtype, start)
     }
 
-    /// The dimensions of a type, beginning with `[`; `start` is the position of the type.
+    /// Parses the dimensions of a type, beginning with `[`. `start` is the position of the type.
     pub(super) fn dims(&mut self, dtype: DType, start: usize) -> Result<Type> {
         let dims: Dims = self.list(Self::dim)?;
-        // Strides are products of sizes, so they must fit even if another size is zero.
+        // Strides are products of sizes, so they must not overflow even if another size is zero.
         let sizes = dims.iter().map(|it| it.as_const().map_or(1, |size| size.max(1) as isize));
         let mut reach = Some(dtype.size() as isize);
         sizes.for_each(|size| reach = reach.and_then(|it| it.checked_mul(size)));
@@ -53,7 +53,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A sum of terms: an integer, or an expression of symbols.
+    /// Parses a sum of terms: an integer, or an expression of symbols.
     pub(super) fn size(&mut self, depth: u32) -> Result<Dim> {
         let mut sum = if self.tokens.eat('-')? { Dim::new(0) - self.term(depth)? } else { self.term(depth)? };
         loop {
@@ -67,7 +67,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Factors separated by `*`.
+    /// Parses factors separated by `*`.
     fn term(&mut self, depth: u32) -> Result<Dim> {
         let mut product = self.factor(depth)?;
         while self.tokens.eat('*')? {
@@ -76,7 +76,7 @@ impl<'a> Parser<'a> {
         Ok(product)
     }
 
-    /// An integer, a symbol, `(a)`, `(a)/(b)`, `min(a, b)` or `broadcast(a, b)`, nested in `depth` others.
+    /// Parses an integer, a symbol, `(a)`, `(a)/(b)`, `min(a, b)` or `broadcast(a, b)`, nested in `depth` others.
     fn factor(&mut self, depth: u32) -> Result<Dim> {
         match self.tokens.token {
             Token::Word(name) => {

@@ -1,4 +1,4 @@
-//! Slots that functions create when they run.
+//! Manages the slots that functions create when they run.
 
 use super::{Parameter, Role};
 use crate::error::{Code, Error, OrRaise, Result};
@@ -8,19 +8,19 @@ use std::cell::RefCell;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
-/// The slots that a compiled function creates when it runs: the same ones at every run, on every
-/// thread. Slots of different keys (monomorphisations) are separate.
+/// The slots that a compiled function creates when it runs. They are identical in every run and on every thread. Slots
+/// of different keys (monomorphisations) are separate.
 #[derive(Default)]
 pub struct Created {
     slots: Mutex<Slots>,
-    /// Signals that a slot was created, or could not be.
+    /// Signals that the creation of a slot succeeded or failed.
     ended: Condvar,
 }
 
 #[derive(Default)]
 struct Slots {
     made: Vec<(TypeId, Parameter)>,
-    /// Those whose initial values are being computed, and the threads that do so.
+    /// The slots with an initial value that is being computed, and the threads that compute it.
     begun: Vec<(Kind, ThreadId)>,
 }
 
@@ -40,13 +40,13 @@ impl Kind {
 }
 
 impl Created {
-    /// No slots yet.
+    /// Creates an empty set of slots.
     pub const fn new() -> Self {
         let slots = Slots { made: Vec::new(), begun: Vec::new() };
         Self { slots: Mutex::new(slots), ended: Condvar::new() }
     }
 
-    /// Whether the function has created none.
+    /// Returns whether the function has created no slot.
     pub fn is_empty(&self) -> bool {
         self.lock().made.is_empty()
     }
@@ -56,7 +56,7 @@ impl Created {
     }
 }
 
-/// A slot that is being created; dropped when it is created or cannot be.
+/// A slot that is being created. Dropped when its creation succeeds or fails.
 struct Begun<'a> {
     created: &'a Created,
     kind: &'a Kind,
@@ -78,7 +78,7 @@ struct Run {
 }
 
 impl Run {
-    /// The first slot of that name, type and role that this run has not returned yet, or a new one.
+    /// Returns the first slot of that name, type and role that this run has not returned yet, or a new one.
     ///
     /// # Errors
     /// [`Code::Created`] for a slot that is needed for its own initial value.
@@ -93,7 +93,7 @@ impl Run {
                 self.met.push(at);
                 return Ok(slot.clone());
             }
-            // No two threads create it; user code computes the value, and may create other slots.
+            // Only one thread creates a slot. User code computes the value and may create other slots.
             match slots.begun.iter().find(|it| it.0 == kind) {
                 None => break,
                 Some((_, thread)) if *thread == this => {
@@ -121,11 +121,11 @@ thread_local! {
     static RUN: RefCell<Option<Run>> = const { RefCell::new(None) };
 }
 
-/// Restores a run when it is dropped.
+/// Restores a run when dropped.
 struct Restore(Option<Run>);
 
 impl Restore {
-    /// Runs, or has no run, until this is dropped.
+    /// Sets or clears the thread's run until the guard is dropped.
     fn begin(run: Option<Run>) -> Self {
         Self(RUN.with(|it| std::mem::replace(&mut *it.borrow_mut(), run)))
     }
@@ -137,28 +137,27 @@ impl Drop for Restore {
     }
 }
 
-/// Runs `f` such that [`Parameter::init`] returns the slots of `created` before it creates new
-/// ones.
+/// Runs `f` so that [`Parameter::init`] returns the slots of `created` before it creates new ones.
 pub fn with_created<R>(created: &'static Created, key: TypeId, f: impl FnOnce() -> R) -> R {
     let _restore = Restore::begin(Some(Run { created, key, met: Vec::new() }));
     f()
 }
 
-/// Whether slots that are created here belong to no function.
+/// Returns whether slots that are created here belong to no function.
 pub fn is_apart() -> bool {
     RUN.with(|it| it.borrow().is_none())
 }
 
-/// Runs `f` such that the slots it creates belong to no function, but to the process.
+/// Runs `f` so that the slots that it creates belong to the process instead of a function.
 pub fn apart<R>(f: impl FnOnce() -> R) -> R {
     let _restore = Restore::begin(None);
     f()
 }
 
-/// The slot that the running function created for this name, type and role before, or a new one.
+/// Returns the slot that the running function created before for this name, type and role, or a new one.
 #[track_caller]
 pub(super) fn once(name: &str, ty: &Type, role: Role, make: impl FnOnce() -> Parameter) -> Parameter {
-    // Taken out: slots that `init` creates are not part of the run.
+    // The run is taken out because slots that `init` creates are not part of it.
     match RUN.with(|it| it.borrow_mut().take()) {
         None => make(),
         Some(run) => {

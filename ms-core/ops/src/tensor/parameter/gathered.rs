@@ -1,4 +1,4 @@
-//! Cached values of several slots.
+//! Caches the values of several slots.
 
 use super::{Parameter, WeakParameter};
 use crate::tensor::Tensor;
@@ -6,8 +6,8 @@ use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 /// The values of some slots, gathered once and cached until one of the slots is written.
 ///
-/// The cache holds the current values of the slots: it needs no memory of its own, and keeps no
-/// replaced value alive, nor the slots themselves.
+/// The cache shares the current values of the slots. It needs no additional memory, and keeps neither replaced values
+/// nor the slots alive.
 pub struct Gathered {
     slots: Vec<WeakParameter>,
     kept: Arc<RwLock<Kept>>,
@@ -16,32 +16,32 @@ pub struct Gathered {
 #[derive(Default)]
 struct Kept {
     values: Option<Arc<[Tensor]>>,
-    /// The number of writes that invalidated the cache.
+    /// The number of writes that have invalidated the cache.
     writes: u64,
 }
 
 /// The value of a slot.
 pub(super) struct Held {
-    /// `None` while a run that writes the slot has [taken](super::store::Store::take) it.
+    /// The value; `None` while a run that writes the slot has [taken](super::store::Store::take) it.
     value: Option<Tensor>,
     /// The caches that contain it.
     kept: Vec<Weak<RwLock<Kept>>>,
 }
 
 impl Gathered {
-    /// The values of these slots, gathered on first use. None of them may be thread-local:
-    /// see [`Parameter::is_of_thread`].
+    /// Creates a cache of the values of these slots, which are gathered on first use. No slot may be thread-local: see
+    /// [`Parameter::is_of_thread`].
     pub fn new(slots: &[Parameter]) -> Self {
         debug_assert!(!slots.iter().any(Parameter::is_of_thread), "what is kept is for all threads");
         Self { slots: slots.iter().map(Parameter::downgrade).collect(), kept: Arc::default() }
     }
 
-    /// The slots; `None` if one is dropped.
+    /// Returns the slots; `None` if one is dropped.
     pub fn slots(&self) -> Option<Vec<Parameter>> {
         self.slots.iter().map(WeakParameter::upgrade).collect()
     }
 
-    /// The values of the slots, in their order, bypassing the dispatcher; `None` if one is dropped.
+    /// Returns the values of the slots, in order, bypassing the dispatcher; `None` if one is dropped.
     pub fn values(&self) -> Option<Arc<[Tensor]>> {
         let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
         match &kept.values {
@@ -80,7 +80,7 @@ impl Held {
         self.value.as_ref().expect("whoever takes the value keeps the slot locked until there is one again")
     }
 
-    /// The value; registers `kept`, which is invalidated when the value is replaced.
+    /// Returns the value and registers `kept`, which is invalidated when the value is replaced.
     fn kept_in(&mut self, kept: &Arc<RwLock<Kept>>) -> Tensor {
         if !self.kept.iter().any(|it| std::ptr::eq(it.as_ptr(), Arc::as_ptr(kept))) {
             self.kept.retain(|it| it.strong_count() > 0);
@@ -89,18 +89,18 @@ impl Held {
         self.value().clone()
     }
 
-    /// Replaces the value. Reads of the slot after this return the new one everywhere. Returns the
-    /// old one, and the invalidated caches, to be dropped outside of the slot's lock.
+    /// Replaces the value. Later reads of the slot return the new one everywhere. Returns the old one and the
+    /// invalidated caches, to be dropped outside of the slot's lock.
     pub fn replace(&mut self, value: Tensor) -> (Option<Tensor>, Vec<Arc<[Tensor]>>) {
         let ended = self.invalidate();
-        // The new value may have the old one's memory.
+        // The new value may share the old one's memory.
         self.release();
         (self.value.replace(held(value)), ended)
     }
 
-    /// Takes the value, of which no cache keeps a reference.
+    /// Takes the value, without references to it from caches.
     pub fn take(&mut self) -> Tensor {
-        // Other slots of these caches keep their values, so that nothing of users is dropped here.
+        // Other slots of these caches keep their values alive, so no user code runs here.
         drop(self.invalidate());
         self.release();
         self.value.take().expect("a slot is taken once, under its lock")
@@ -112,7 +112,7 @@ impl Held {
         self.value = Some(held(value));
     }
 
-    /// The value's memory is not held by this slot any more.
+    /// Records that this slot no longer holds the value's memory.
     fn release(&self) {
         if let Some(array) = self.value.as_ref().and_then(Tensor::as_array) {
             array.storage().release();
@@ -137,7 +137,7 @@ impl Drop for Held {
     }
 }
 
-/// A value that a slot holds from now on.
+/// Records that a slot holds the value's memory from now on, and returns the value.
 fn held(value: Tensor) -> Tensor {
     let value = value.unstamped();
     if let Some(array) = value.as_array() {

@@ -1,4 +1,4 @@
-//! Named mutable slots.
+//! Defines parameters: named mutable slots.
 
 mod created;
 mod gathered;
@@ -24,7 +24,7 @@ use std::thread::LocalKey;
 use store::Store;
 pub use store::TakenSlot;
 
-/// The identity of a slot; never reused in a process.
+/// The identity of a slot, never reused in a process.
 ///
 /// ```
 /// use ms_core::{Parameter, tensor};
@@ -35,8 +35,8 @@ pub type SlotId = u64;
 
 /// A named, shared, mutable slot for a [`Tensor`].
 ///
-/// Clones alias one slot. Reading and writing go through the current dispatcher, so that
-/// inside a trace they become inputs and outputs of the graph.
+/// Clones alias one slot. Reads and writes go through the current dispatcher, so inside a trace they become inputs and
+/// outputs of the graph.
 ///
 /// ```
 /// use ms_core::{Parameter, tensor};
@@ -68,7 +68,7 @@ pub enum Role {
     Value,
     /// State that is never trained: running statistics, counters, moments of an optimiser.
     Buffer,
-    /// The state of a generator of random numbers, which every draw advances.
+    /// The state of a random number generator, which every draw advances.
     RandomState,
 }
 
@@ -85,8 +85,8 @@ struct Slot {
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 impl Parameter {
-    /// A trainable slot whose initial value is the result of `init`: computed eagerly, even while a
-    /// function that creates the slot is being traced, and once, however often that function runs.
+    /// Creates a trainable slot with the result of `init` as initial value. `init` runs eagerly, even while a function
+    /// that creates the slot is being traced, and only once, however often that function runs.
     ///
     /// ```
     /// use ms_core::{DType, Parameter, Tensor};
@@ -95,16 +95,15 @@ impl Parameter {
     /// ```
     ///
     /// # Panics
-    /// Raises [`Code::Shape`](crate::Code::Shape) when the value is not of the given shape and
-    /// dtype, and [`Code::Created`](crate::Code::Created) when it needs the parameter itself.
+    /// Raises [`Code::Shape`](crate::Code::Shape) when the value does not have the given shape and dtype. Raises
+    /// [`Code::Created`](crate::Code::Created) when `init` needs the parameter itself.
     #[track_caller]
     pub fn init(name: &str, shape: impl IntoShape, dtype: DType, init: impl FnOnce() -> Tensor) -> Self {
         Self::init_as(name, Type::of(dtype, &shape.into_shape()), Role::Value, init)
     }
 
-    /// A slot without a name for state that is saved but never trained, with the initial value of
-    /// `init`: running statistics, counters, moments of an optimiser. Otherwise like
-    /// [`Parameter::init`].
+    /// Creates an unnamed slot for state that is saved but never trained: running statistics, counters, moments of an
+    /// optimiser. `init` computes the initial value, as in [`Parameter::init`].
     ///
     /// ```
     /// use ms_core::{DType, Parameter, Tensor};
@@ -114,7 +113,7 @@ impl Parameter {
     /// ```
     ///
     /// # Panics
-    /// As for [`Parameter::init`].
+    /// See [`Parameter::init`].
     #[track_caller]
     pub fn buffer(shape: impl IntoShape, dtype: DType, init: impl FnOnce() -> Tensor) -> Self {
         Self::init_as("", Type::of(dtype, &shape.into_shape()), Role::Buffer, init)
@@ -134,11 +133,11 @@ impl Parameter {
         once(name, &ty, role, make)
     }
 
-    /// A trainable slot with an initial value. The name is for messages and dumps, and may be empty:
-    /// then the path in the cell is used. State dicts and checkpoints always use paths.
+    /// Creates a trainable slot with an initial value. The name is for messages and dumps. If it is empty, they show
+    /// the path in the cell. State dicts and checkpoints always use paths.
     ///
-    /// A function that creates a slot creates it once: compiled or run eagerly, its later calls get
-    /// the first slot of the same name and type again.
+    /// A function that creates a slot creates it once. Whether it is compiled or run eagerly, its later calls return
+    /// the first slot of the same name and type.
     ///
     /// ```
     /// use ms_core::{Parameter, tensor};
@@ -147,8 +146,8 @@ impl Parameter {
     /// ```
     ///
     /// # Panics
-    /// Raises [`Code::Created`](crate::Code::Created) for a value that is computed by the function
-    /// that is being compiled; [`Parameter::init`] computes it eagerly.
+    /// Raises [`Code::Created`](crate::Code::Created) if the function being compiled computes the value.
+    /// [`Parameter::init`] computes it eagerly.
     #[track_caller]
     pub fn new(value: Tensor, name: impl Into<String>) -> Self {
         if let Some(traced) = value.as_traced() {
@@ -160,16 +159,16 @@ impl Parameter {
         once(&name.clone(), &ty, Role::Value, || Self::make(Store::shared(value), name, Role::Value))
     }
 
-    /// A slot without a name for the state of a generator, which is not trainable; created once by
-    /// the function that creates it, like those of [`Parameter::new`].
+    /// Creates an unnamed slot for the state of a generator, which is not trainable. The function that creates it
+    /// creates it once, as in [`Parameter::new`].
     #[track_caller]
     pub fn random_state(value: Tensor) -> Self {
         let ty = value.ty();
         once("", &ty, Role::RandomState, || Self::make(Store::shared(value), String::new(), Role::RandomState))
     }
 
-    /// A slot with a separate value on every thread, which is not trainable: reads and writes of the slot, also by
-    /// compiled functions, use the value of the calling thread. It belongs to no function. All values are of one
+    /// Creates a slot with a separate value on every thread, which is not trainable. Reads and writes of the slot, also
+    /// by compiled functions, use the value of the calling thread. It belongs to no function, and all values have one
     /// type.
     pub fn of_thread(values: &'static LocalKey<RefCell<Tensor>>, name: &str, role: Role) -> Self {
         let slot = Self::make(Store::Thread(values), name.to_owned(), role);
@@ -190,20 +189,19 @@ impl Parameter {
         self.0.id | (self.1 as SlotId) << (SlotId::BITS - 1)
     }
 
-    /// The slot as backward functions see it: to a trace a separate slot, whose value is
-    /// meaningless, and whose gradient is the value of the parameter while gradients are pulled
-    /// back.
+    /// Returns the view of the slot for backward functions. To a trace it is a separate slot with a meaningless value.
+    /// While gradients are pulled back, its gradient is the value of the parameter.
     pub fn backward(&self) -> Self {
         Self(self.0.clone(), Side::Backward)
     }
 
-    /// Whether it is a view of [`Parameter::backward`].
+    /// Returns whether this is a view of [`Parameter::backward`].
     #[inline]
     pub fn is_backward(&self) -> bool {
         self.1 == Side::Backward
     }
 
-    /// The slot itself, for a view of [`Parameter::backward`].
+    /// Returns the slot itself, for a view of [`Parameter::backward`].
     pub fn forward(&self) -> Self {
         Self(self.0.clone(), Side::Forward)
     }
@@ -213,26 +211,25 @@ impl Parameter {
         &self.0.name
     }
 
-    /// Its role.
+    /// Returns the role.
     pub fn role(&self) -> Role {
         self.0.role
     }
 
-    /// Whether every thread has a separate value.
+    /// Returns whether every thread has a separate value.
     #[inline]
     pub fn is_of_thread(&self) -> bool {
         matches!(self.0.store, Store::Thread(_))
     }
 
-    /// Whether it is trainable.
+    /// Returns whether the slot is trainable.
     #[inline]
     pub fn requires_grad(&self) -> bool {
         self.0.requires_grad.load(Ordering::Relaxed)
     }
 
-    /// Sets whether it is trainable. Only a slot of [`Role::Value`] ever is: on buffers and states
-    /// of generators this has no effect, so that thawing all parameters of a network trains no
-    /// statistics.
+    /// Sets whether the slot is trainable. Only a slot of [`Role::Value`] can be. On buffers and generator states this
+    /// has no effect, so thawing all parameters of a network trains no statistics.
     ///
     /// ```
     /// use ms_core::{Parameter, tensor};
@@ -244,7 +241,7 @@ impl Parameter {
         self.0.requires_grad.store(yes && self.0.role == Role::Value, Ordering::Relaxed);
     }
 
-    /// The value at this point of the program.
+    /// Returns the value at this point of the program.
     #[track_caller]
     pub fn value(&self) -> Tensor {
         dispatcher(|it| it.read_parameter(self)).or_raise()
@@ -265,7 +262,7 @@ impl Parameter {
     /// ```
     ///
     /// # Errors
-    /// [`Code::Shape`](crate::Code::Shape) or [`Code::DType`](crate::Code::DType) when it is of another type.
+    /// [`Code::Shape`](crate::Code::Shape) or [`Code::DType`](crate::Code::DType) when the types differ.
     #[track_caller]
     pub fn try_set(&self, value: &Tensor) -> Result<()> {
         let here = Location::caller();
@@ -276,10 +273,10 @@ impl Parameter {
         written.map_err(|error| error.at(here))
     }
 
-    /// Writes a value that nothing else has, as [`Dispatcher::advance_parameter`](crate::tensor::Dispatcher) does.
+    /// Writes a value without other references, as [`Dispatcher::advance_parameter`](crate::tensor::Dispatcher) does.
     ///
     /// # Errors
-    /// As for [`Parameter::try_set`].
+    /// See [`Parameter::try_set`].
     #[track_caller]
     pub(crate) fn advance(&self, value: &Tensor) -> Result<()> {
         match current_dispatcher() {
@@ -288,13 +285,13 @@ impl Parameter {
         }
     }
 
-    /// Waits for other runs of compiled functions that write the slot, and makes later ones wait
-    /// while the guard lives; `None` if every thread has a separate value.
+    /// Waits for other runs of compiled functions that write the slot, and makes later ones wait while the guard lives.
+    /// Returns `None` if every thread has a separate value.
     pub fn lock(&self) -> Option<MutexGuard<'_, ()>> {
         self.0.store.lock()
     }
 
-    /// The value of the slot, bypassing the dispatcher.
+    /// Returns the value of the slot, bypassing the dispatcher.
     #[inline]
     pub fn load(&self) -> Tensor {
         self.0.store.load()
@@ -311,7 +308,7 @@ impl Parameter {
         debug_assert!(replaced.is_ok(), "every value is accepted");
     }
 
-    /// [`Parameter::store`] of an array of the shape and dtype of the slot's value.
+    /// Stores a value like [`Parameter::store`] if its shape and dtype are those of the current value.
     ///
     /// # Errors
     /// The value, if its type differs.

@@ -1,4 +1,4 @@
-//! The storage of the values of slots.
+//! Stores the values of slots.
 
 use super::gathered::Held;
 use crate::error::{Code, Error, raise};
@@ -10,21 +10,20 @@ use std::thread::LocalKey;
 
 /// The value of a slot: one for the process, or one for each thread.
 pub(super) enum Store {
-    /// One that all threads share.
+    /// A value that all threads share.
     Shared {
         held: RwLock<Held>,
         /// Held by the run of a compiled function that writes the slot.
         writing: Mutex<()>,
-        /// The number of the thread that has taken the value; zero if it is there.
+        /// The number of the thread that has taken the value; zero if the value is present.
         taker: AtomicU64,
     },
-    /// That of the calling thread.
+    /// The value of the calling thread.
     Thread(&'static LocalKey<RefCell<Tensor>>),
 }
 
-/// A slot whose value is taken by a run that writes it. While this lives, other threads that read or write
-/// the slot wait. For the thread that holds it, which runs functions of custom ops meanwhile, such an access is
-/// an error.
+/// A slot with a value that a writing run has taken. While this lives, other threads that access the slot wait. The
+/// thread that holds it may run functions of custom ops meanwhile; if these access the slot, that is an error.
 pub struct TakenSlot<'a> {
     held: RwLockWriteGuard<'a, Held>,
     taker: &'a AtomicU64,
@@ -38,13 +37,13 @@ impl TakenSlot<'_> {
 }
 
 impl Drop for TakenSlot<'_> {
-    /// Before the lock is released.
+    /// Clears the taker before the lock is released.
     fn drop(&mut self) {
         self.taker.store(0, Ordering::Relaxed);
     }
 }
 
-/// The number of the calling thread, which is not zero.
+/// Returns the number of the calling thread, which is not zero.
 fn this_thread() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     thread_local! {
@@ -53,15 +52,15 @@ fn this_thread() -> u64 {
     NUMBER.with(|it| *it)
 }
 
-/// The guard of a lock of a slot; waits for it unless the calling thread would wait for itself.
+/// Returns the guard of a slot's lock. Waits for it unless the calling thread would deadlock on itself.
 ///
 /// # Panics
-/// Raises [`Code::CustomOp`] if that thread has taken the slot's value.
+/// Raises [`Code::CustomOp`] if the calling thread has taken the slot's value.
 fn locked<G>(attempt: TryLockResult<G>, taker: &AtomicU64, wait: impl FnOnce() -> G) -> G {
     match attempt {
         Ok(guard) => guard,
         Err(TryLockError::Poisoned(guard)) => guard.into_inner(),
-        // Only this thread stores its number.
+        // Only this thread stores its number, so a relaxed load suffices.
         Err(TryLockError::WouldBlock) if taker.load(Ordering::Relaxed) == this_thread() => refuse_access(),
         Err(TryLockError::WouldBlock) => wait(),
     }
@@ -74,7 +73,7 @@ fn refuse_access() -> ! {
 }
 
 impl Store {
-    /// One value for all threads.
+    /// Creates one value for all threads.
     pub fn shared(value: Tensor) -> Self {
         Self::Shared { held: RwLock::new(Held::new(value)), writing: Mutex::new(()), taker: AtomicU64::new(0) }
     }
@@ -90,7 +89,7 @@ impl Store {
         }
     }
 
-    /// The value.
+    /// Returns the value.
     #[inline]
     pub fn load(&self) -> Tensor {
         match self {
@@ -102,7 +101,7 @@ impl Store {
         }
     }
 
-    /// The lock of the value; `None` if every thread has its own.
+    /// Returns the lock of the value; `None` if every thread has a separate value.
     pub fn exclusive(&self) -> Option<RwLockWriteGuard<'_, Held>> {
         match self {
             Self::Shared { held, taker, .. } => {
@@ -113,7 +112,7 @@ impl Store {
         }
     }
 
-    /// Takes the value, if it is one that all threads share.
+    /// Takes the value, if all threads share it.
     pub fn take(&self) -> Option<(TakenSlot<'_>, Tensor)> {
         match self {
             Self::Shared { taker, .. } => {
@@ -126,7 +125,7 @@ impl Store {
         }
     }
 
-    /// Replaces the value if `fits` returns true for the old one and the new one.
+    /// Replaces the value if `fits` returns true for the old and the new one.
     ///
     /// # Errors
     /// The new value, if it does not fit.
@@ -138,7 +137,7 @@ impl Store {
                     return Err(value);
                 }
                 let old = held.replace(value);
-                // Dropped outside of the slot's lock.
+                // The old value is dropped outside of the slot's lock.
                 drop(held);
                 drop(old);
             }

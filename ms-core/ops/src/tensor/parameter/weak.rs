@@ -1,10 +1,10 @@
-//! Weak references to slots.
+//! Defines weak references to slots.
 
 use super::{Parameter, Side, Slot, SlotId};
 use crate::tensor::Tensor;
 use std::sync::{PoisonError, Weak};
 
-/// A weak reference to a slot: what is made for a model is dropped with the model.
+/// A weak reference to a slot. Objects that depend on a model do not keep it alive.
 #[derive(Clone)]
 pub struct WeakParameter {
     id: SlotId,
@@ -13,7 +13,7 @@ pub struct WeakParameter {
 }
 
 impl WeakParameter {
-    /// The slot; `None` if it is dropped.
+    /// Returns the slot; `None` if it is dropped.
     #[inline]
     pub fn upgrade(&self) -> Option<Parameter> {
         self.slot.upgrade().map(|slot| Parameter(slot, self.side))
@@ -25,36 +25,36 @@ impl WeakParameter {
         self.id
     }
 
-    /// Whether the slot is alive.
+    /// Returns whether the slot is alive.
     pub fn is_kept(&self) -> bool {
         self.slot.strong_count() > 0
     }
 }
 
-/// Something that is useless without a slot that it refers to weakly.
+/// An object that is useless without a slot to which it refers weakly.
 pub trait Dependent: Send + Sync {
-    /// Called when a slot is dropped, or gets a value of another type, on any thread.
+    /// Called on any thread when a slot is dropped or gets a value of another type.
     fn slot_dropped(&self);
 }
 
 impl Parameter {
-    /// A weak reference to the slot.
+    /// Returns a weak reference to the slot.
     pub fn downgrade(&self) -> WeakParameter {
         WeakParameter { id: self.id(), slot: std::sync::Arc::downgrade(&self.0), side: self.1 }
     }
 
-    /// Replaces the value of the slot by one of another shape or dtype, bypassing the dispatcher. What depends
-    /// on the slot, such as a compiled version for the old type, is dropped.
+    /// Replaces the value of the slot by one of another shape or dtype, bypassing the dispatcher. Dependents of the
+    /// slot, such as a compiled version for the old type, are dropped.
     pub fn retype(&self, value: Tensor) {
         self.store(value);
         let dependents = std::mem::take(&mut *self.0.dependents.lock().unwrap_or_else(PoisonError::into_inner));
         dependents.into_iter().filter_map(|it| it.upgrade()).for_each(|it| it.slot_dropped());
     }
 
-    /// Registers `dependent`, to be notified when the slot is dropped.
+    /// Registers `dependent` to be notified when the slot is dropped.
     pub fn add_dependent(&self, dependent: Weak<dyn Dependent>) {
         let mut all = self.0.dependents.lock().unwrap_or_else(PoisonError::into_inner);
-        // Dropped dependents are removed whenever the list is full, which makes the cost amortised.
+        // Dropped dependents are removed whenever the list is full, so the cost is amortised.
         if all.len() == all.capacity() {
             all.retain(|it| it.strong_count() > 0);
         }

@@ -1,4 +1,4 @@
-//! Functions with custom derivatives: `custom_vjp`, `recompute`.
+//! Implements functions with custom derivatives: `custom_vjp`, `recompute`.
 
 use super::derived::rebuilt;
 use super::grad_operation::check_seeds;
@@ -21,7 +21,7 @@ use std::marker::PhantomData;
 use std::panic::Location;
 use std::sync::Arc;
 
-/// Whether eager ops are recorded.
+/// Returns whether eager ops are recorded.
 pub(super) fn is_recorded() -> bool {
     Tape::current().is_some()
 }
@@ -59,10 +59,10 @@ where
     }
 }
 
-/// The function `f`, of whose values gradients keep the arguments and what it captures, and compute
-/// the rest a second time: less memory for more time (activation checkpointing).
+/// Rematerialises `f` (activation checkpointing). Gradients store only the arguments and captures of `f`, and recompute
+/// its intermediate values: less memory for more time.
 ///
-/// Under a gradient the function is traced, so that it does not read values of tensors.
+/// Under a gradient the function is traced, so it must not read values of tensors.
 ///
 /// ```
 /// use ms_core::{Tensor, ops, session::{grad, recompute}};
@@ -79,7 +79,8 @@ where
     Args::transformed(Recompute { f, location: Location::caller() })
 }
 
-/// Calls a function with a derivative of its own where nothing is traced: under a tape, as a compiled call that has it.
+/// Calls a function with a custom derivative outside of traces. Under a tape, the call is compiled with that
+/// derivative.
 pub(super) fn call_untraced<Args: TracedArguments, R: JitReturn>(
     function: &impl Transform<Args, Output = R>,
     name: &'static str,
@@ -100,8 +101,7 @@ pub struct WithVjp<Args, F, B> {
     arguments: PhantomData<Args>,
 }
 
-/// The arguments of the backward function: those of the forward one, its result, and the gradient
-/// of the result.
+/// The arguments of the backward function: those of the forward function, its result, and the gradient of the result.
 type Backward<Args, R> = <<Args as Followed<R>>::Longer as Followed<R>>::Longer;
 
 impl<Args, F, B> Transform<Args> for WithVjp<Args, F, B>
@@ -128,7 +128,7 @@ where
     }
 }
 
-/// Calls `then` with the arguments, containing the tensors of these values.
+/// Calls `then` with the arguments rebuilt from these tensors.
 fn with_tensors<Args: Arguments, R>(
     arguments: Args::Refs<'_>,
     values: &[Tensor],
@@ -163,13 +163,14 @@ where
     }
 }
 
-/// A derivative of a function with results `R`.
+/// A backward function for results `R`.
 pub(super) trait Backwards<Args: Arguments, R> {
-    /// The tensors of the gradients of all arguments, from the arguments, the result, and the gradient of the result.
+    /// Returns the tensors of the gradients of all arguments, from the arguments, the result, and the gradient of the
+    /// result.
     fn gradients<'a, 'b: 'a>(&self, arguments: Args::Refs<'b>, out: &'a R, dout: &'a R) -> Result<Vec<Tensor>>;
 }
 
-/// The result of `forward` on the arguments, with this derivative.
+/// Calls `forward` on the arguments, with this derivative.
 pub(super) fn with_derivative<Args: Arguments, R: Tree>(
     tracer: &Tracer,
     arguments: Args::Refs<'_>,
@@ -222,7 +223,7 @@ where
         })?;
         let gradients = sound(gradients);
         check_seeds(&given, &gradients).map_err(|it| it.with_op("custom_vjp"))?;
-        // It reads what the forward function wrote as it reads its own writes.
+        // The backward function sees the writes of the forward function as it sees its own.
         for parameter in forward.writes.iter().filter(|it| !it.is_backward() && tracer.has_slot(it)) {
             tracer.bind_slot(parameter, &parameter.value(), true)?;
         }
@@ -260,8 +261,7 @@ where
     Ok(rebuilt(&template, outputs))
 }
 
-/// A forward region with pass-through slots: extra inputs after the `targets`, and outputs after
-/// its `results`.
+/// Adds pass-through slots to a forward region: extra inputs after the `targets`, and outputs after its `results`.
 fn pass_slots_through(region: &Arc<Graph>, targets: usize, results: usize, slots: &[Tensor]) -> Arc<Graph> {
     if slots.is_empty() {
         return region.clone();
@@ -277,8 +277,8 @@ fn pass_slots_through(region: &Arc<Graph>, targets: usize, results: usize, slots
     Arc::new(graph)
 }
 
-/// A backward region whose written parameters are inputs after the declared ones, and outputs, both
-/// as current values.
+/// Threads written parameters through a backward region: as inputs after the declared ones, and as outputs. Both hold
+/// current values.
 fn thread_writes(region: &Region) -> Result<Arc<Graph>> {
     let Region { graph, slots, captures, writes } = region;
     if writes.is_empty() {
@@ -314,19 +314,18 @@ fn thread_writes(region: &Region) -> Result<Arc<Graph>> {
     Ok(Arc::new(built))
 }
 
-/// The function `f` with a derivative of its own: `backward` takes the arguments, the result, and
-/// the gradient of the result, and gives the gradients of all arguments, as a tuple. What either
-/// function captures has no gradient.
+/// Gives the function `f` a custom derivative. `backward` takes the arguments, the result, and the gradient of the
+/// result, and returns the gradients of all arguments as a tuple. Captures of either function have no gradient.
 ///
-/// Derivatives of any order take the result by `backward`, in both modes; a derivative of the
-/// gradient takes the ops of `backward` by their own rules. Forward mode pushes tangents by the
-/// transpose of `backward`, and refused if `backward` is not linear in the gradient of the result.
+/// Derivatives of any order, in both modes, differentiate the result by `backward`. A derivative of the gradient
+/// differentiates the ops of `backward` by their own rules. Forward mode uses the transpose of `backward`, and fails if
+/// `backward` is not linear in the gradient of the result.
 ///
-/// Under a gradient both functions are traced, so that they do not read values of tensors.
+/// Under a gradient both functions are traced, so they must not read values of tensors.
 ///
-/// `backward` runs when gradients are pulled back, where one reaches the result. Parameters hold
-/// afterwards what it writes, and of several calls the last one's comes first. A parameter that
-/// either function writes it reads as it is then, and any other one as it was at the call.
+/// `backward` runs when gradients are pulled back, if a gradient reaches the result. Afterwards parameters hold the
+/// values that it writes; of several calls, the backward function of the last one runs first. Parameters that either
+/// function writes have their current values in `backward`, and all others their values at the call.
 ///
 /// ```
 /// use ms_core::{Tensor, ops, session::{custom_vjp, grad}};
@@ -339,11 +338,10 @@ fn thread_writes(region: &Region) -> Result<Arc<Graph>> {
 /// ```
 ///
 /// # Errors
-/// A call that is traced raises [`Code::Shape`](crate::Code::Shape) or
-/// [`Code::DType`](crate::Code::DType) where a gradient is of another type than its argument. A
-/// gradient raises [`Code::BackwardWrites`](crate::Code::BackwardWrites) where `backward` writes a
-/// parameter and no order says when. Forward mode raises
-/// [`Code::CustomTangent`](crate::Code::CustomTangent) where `backward` is not linear.
+/// A traced call raises [`Code::Shape`](crate::Code::Shape) or [`Code::DType`](crate::Code::DType) if the type of a
+/// gradient differs from its argument's. A gradient raises [`Code::BackwardWrites`](crate::Code::BackwardWrites) if
+/// `backward` writes a parameter in an undetermined order. Forward mode raises
+/// [`Code::CustomTangent`](crate::Code::CustomTangent) if `backward` is not linear.
 #[track_caller]
 pub fn custom_vjp<'f, Args, F, B>(f: F, backward: B) -> Args::Transformed<'f, WithVjp<Args, F, B>>
 where

@@ -1,4 +1,4 @@
-//! `custom_jvp`: functions with custom tangents.
+//! Implements `custom_jvp`: functions with custom tangents.
 
 use super::custom::{Backwards, call_untraced, with_derivative};
 use super::grad_operation::check_seeds;
@@ -52,7 +52,7 @@ where
     }
 }
 
-/// The transpose of the rule, which is linear in the tangents.
+/// The VJP is the transpose of the tangent rule, which is linear in the tangents.
 impl<Args, F, T> Backwards<Args, F::Output> for WithJvp<Args, F, T>
 where
     All: Select<Args>,
@@ -99,20 +99,19 @@ where
     }
 }
 
-/// The error of a tangent that does not fit, as checks of gradients report it.
+/// Converts the error of a gradient check to that of a tangent with a wrong type.
 fn of_tangent(error: &Error) -> Error {
     let message = error.report().message.replace("gradient", "tangent");
     Error::new(error.code(), message).with_op("custom_jvp").help("it has the shapes and the dtypes of the result")
 }
 
-/// The function `f` with a derivative of its own: `tangent` takes the arguments, the result, and the tangents of all
-/// arguments as a tuple, in which it is linear; it gives the tangent of the result. What either function captures has
-/// no gradient.
+/// Gives the function `f` a custom JVP. `tangent` takes the arguments, the result, and the tangents of all arguments as
+/// a tuple, in which it is linear. It returns the tangent of the result. Captures of either function have no gradient.
 ///
-/// Derivatives of any order take the result by `tangent`, in both modes: reverse mode is its transpose. So it consists
-/// of ops that have derivatives themselves.
+/// Derivatives of any order, in both modes, differentiate the result by `tangent`: reverse mode is its transpose. So it
+/// consists of ops that have derivatives themselves.
 ///
-/// Under a derivative both functions are traced, so that they do not read values of tensors.
+/// Under a derivative both functions are traced, so they must not read values of tensors.
 ///
 /// ```
 /// use ms_core::{Tensor, ops, session::{custom_jvp, grad, jvp}};
@@ -127,9 +126,9 @@ fn of_tangent(error: &Error) -> Error {
 /// ```
 ///
 /// # Errors
-/// A call that is traced raises [`Code::CustomTangent`] where `tangent` is not linear in the tangents,
-/// [`Code::Shape`] or [`Code::DType`] where it gives another type than the result's, and [`Code::NoGradient`] where one
-/// of its ops has no derivative.
+/// A traced call raises [`Code::CustomTangent`] if `tangent` is not linear in the tangents. It raises [`Code::Shape`]
+/// or [`Code::DType`] if `tangent` returns another type than the result's, and [`Code::NoGradient`] if one of its ops
+/// has no derivative.
 #[track_caller]
 pub fn custom_jvp<'f, Args, F, T>(f: F, tangent: T) -> Args::Transformed<'f, WithJvp<Args, F, T>>
 where

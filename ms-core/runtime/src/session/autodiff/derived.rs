@@ -1,4 +1,4 @@
-//! Code shared by all derivatives of functions.
+//! Shares code between all derivatives of functions.
 
 use super::record::{Recording, record};
 use super::select::{All, Select};
@@ -43,8 +43,8 @@ impl<F, S, M> Derived<F, S, M> {
         Derived::new(self.f, select, self.location)
     }
 
-    /// Records a call of the function. Returns its result, in which a trace has to substitute the
-    /// tensors of the recording, and the recording.
+    /// Records a call of the function. Returns its result and the recording. In a trace, the result must be rebuilt
+    /// with the tensors of the recording.
     pub(in crate::session) fn record<Args: Arguments>(
         &self,
         name: &'static str,
@@ -66,7 +66,7 @@ impl<F, S, M> Derived<F, S, M> {
         self.raised(record(name, wrt, body, self.location))
     }
 
-    /// The value, or a panic with the error's text at the user's line.
+    /// Returns the value, or panics with the error's text at the user's source location.
     pub(in crate::session) fn raised<T>(&self, result: Result<T>) -> T {
         match result {
             Ok(value) => value,
@@ -74,13 +74,13 @@ impl<F, S, M> Derived<F, S, M> {
         }
     }
 
-    /// [`Derived::raised`] of a pass over what was recorded. The ops of derivative rules are the library's: on a device
-    /// their errors, which may come later, are at the line of this call.
+    /// Runs a pass over the recording and raises its error. The ops of derivative rules belong to the library. On a
+    /// device their errors, which may occur later, are at the location of this call.
     pub(in crate::session) fn passed<T>(&self, name: &'static str, pass: impl FnOnce() -> Result<T>) -> T {
         self.raised(if is_host_only() { pass() } else { in_call(name, None, self.location, pass) })
     }
 
-    /// A gradient from its tensors.
+    /// Builds a gradient from its tensors.
     pub(in crate::session) fn gradient<Args: Arguments>(
         &self,
         arguments: Args::Refs<'_>,
@@ -94,7 +94,7 @@ impl<F, S, M> Derived<F, S, M> {
     }
 }
 
-/// A structure with other tensors.
+/// Rebuilds a structure with other tensors.
 pub(in crate::session) fn rebuilt<T: Tree>(template: &T, tensors: Vec<Tensor>) -> T {
     let mut tensors = tensors.into_iter();
     template.rebuild(&mut |_| tensors.next().expect("one for each tensor of the structure"))
@@ -104,7 +104,7 @@ impl<'f, Args: Arguments, F: 'f, S: 'f, M: Mode + 'f> Transformed<'f, Args, Deri
 where
     Derived<F, S, M>: Transform<Args, Output: 'f>,
 {
-    /// The derivative with respect to other arguments, or to parameters.
+    /// Differentiates with respect to other arguments, or to parameters.
     ///
     /// ```
     /// use ms_core::{Tensor, ops, session::{All, grad}, trace::At};
@@ -121,7 +121,7 @@ where
         Transformed::new(self.into_transform().with_choice(select))
     }
 
-    /// The derivative with respect to all arguments, as a tuple.
+    /// Differentiates with respect to all arguments, as a tuple.
     pub fn wrt_all(self) -> Transformed<'f, Args, Derived<F, All, M>>
     where
         Derived<F, All, M>: Transform<Args, Output: 'f>,

@@ -1,4 +1,4 @@
-//! Gradients as functions: `grad`, `value_and_grad`.
+//! Implements gradients as functions: `grad`, `value_and_grad`.
 
 use super::derived::{Derived, Mode, rebuilt};
 use super::select::Select;
@@ -9,10 +9,10 @@ use std::panic::Location;
 
 /// The result of a gradient function, from the result `R` and the gradient.
 pub trait Outcome<R> {
-    /// Its type.
+    /// The type of the outcome.
     type Output<G>;
 
-    /// How many tensors of the result, from the first one on, are differentiated.
+    /// Returns the number of leading tensors of the result that are differentiated.
     fn differentiated(result: &R) -> usize;
 
     /// The outcome.
@@ -25,8 +25,7 @@ pub struct OnlyGradient;
 /// The result and the gradient.
 pub struct WithValue;
 
-/// [`OnlyGradient`] or [`WithValue`] for a function whose result is a pair, of which the first
-/// part is differentiated.
+/// [`OnlyGradient`] or [`WithValue`] for a function that returns a pair, of which the first part is differentiated.
 pub struct WithAux<O>(O);
 
 impl<R: Tree> Outcome<R> for OnlyGradient {
@@ -113,8 +112,8 @@ where
     S: Select<Args, Gradient: 'f> + 'f,
     O: Outcome<F::Output, Output<S::Gradient>: 'f> + 'f,
 {
-    /// Differentiates only the first part of a result that is a pair, and gives the second part
-    /// (the auxiliary results) as it is: behind the gradient, or in the value.
+    /// Differentiates only the first part of a result that is a pair. Returns the second part (the auxiliary results)
+    /// unchanged, after the gradient or in the value.
     ///
     /// ```
     /// use ms_core::{Tensor, ops, session::grad};
@@ -130,7 +129,7 @@ where
     }
 }
 
-/// The gradient of the sum of a function's results with respect to its first argument; see
+/// Returns the gradient function of the sum of a function's results with respect to its first argument; see
 /// [`Derived::wrt`](crate::session::Derived) for others.
 ///
 /// ```
@@ -142,8 +141,8 @@ where
 /// ```
 ///
 /// # Errors
-/// A call raises [`Code::NoGradient`](crate::Code::NoGradient) for an integer argument, and
-/// where an op on the way has no derivative.
+/// A call raises [`Code::NoGradient`](crate::Code::NoGradient) for an integer argument, and if an op on the path has no
+/// derivative.
 #[track_caller]
 pub fn grad<'f, Args, F>(f: F) -> Args::Transformed<'f, Grad<F, At<0>, OnlyGradient>>
 where
@@ -154,8 +153,8 @@ where
     Args::transformed(Derived::new(f, At, Location::caller()))
 }
 
-/// The results of a function, and the gradient of their sum with respect to its first argument;
-/// see [`grad`].
+/// Returns a function that computes both the results of `f` and the gradient of their sum with respect to its first
+/// argument; see [`grad`].
 ///
 /// ```
 /// use ms_core::{ops, session::value_and_grad, tensor};

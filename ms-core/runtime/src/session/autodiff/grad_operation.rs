@@ -1,4 +1,4 @@
-//! MindSpore's name for gradients: `GradOperation`.
+//! Implements `GradOperation`, MindSpore's name for gradients.
 
 use super::derived::Derived;
 use super::grad::{Grad, OnlyGradient};
@@ -9,7 +9,7 @@ use crate::tensor::Tensor;
 use crate::trace::{Sink, Tree, leaves};
 use std::panic::Location;
 
-/// Makes functions of the gradient of the sum of results: by the first argument, by all, or by parameters.
+/// Creates gradient functions of the sum of results: for the first argument, for all, or for parameters.
 ///
 /// ```
 /// use ms_core::{Tensor, ops, session::GradOperation};
@@ -29,31 +29,31 @@ pub struct GradWithSens<S> {
 }
 
 impl GradOperation {
-    /// Gradients of the first argument.
+    /// Selects gradients of the first argument.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Gradients of all arguments, as a tuple.
+    /// Selects gradients of all arguments, as a tuple.
     pub fn get_all(self) -> GradOperation<All> {
         GradOperation { select: All }
     }
 
-    /// Gradients of parameters alone.
+    /// Selects gradients of parameters alone.
     pub fn get_by_list<P>(self, parameters: P) -> GradOperation<P> {
         GradOperation { select: parameters }
     }
 }
 
 impl GradOperation<All> {
-    /// Gradients of all arguments and of parameters, as a pair.
+    /// Selects gradients of all arguments and of parameters, as a pair.
     pub fn get_by_list<P>(self, parameters: P) -> GradOperation<(All, P)> {
         GradOperation { select: (All, parameters) }
     }
 }
 
 impl<S> GradOperation<S> {
-    /// Gradients weighted by a last argument, which has the structure of the result.
+    /// Weights the gradients by a last argument, which has the structure of the result.
     ///
     /// ```
     /// use ms_core::{Tensor, ops, session::GradOperation};
@@ -65,7 +65,7 @@ impl<S> GradOperation<S> {
         GradWithSens { select: self.select }
     }
 
-    /// The gradient function of `f`.
+    /// Returns the gradient function of `f`.
     #[track_caller]
     pub fn of<'f, Args, F>(self, f: F) -> Args::Transformed<'f, Grad<F, S, OnlyGradient>>
     where
@@ -78,11 +78,10 @@ impl<S> GradOperation<S> {
 }
 
 impl<S> GradWithSens<S> {
-    /// The gradient function of `f`.
+    /// Returns the gradient function of `f`.
     ///
     /// # Errors
-    /// A call raises [`Code::Shape`] or [`Code::DType`] for a last argument of another type than
-    /// the result of `f`.
+    /// A call raises [`Code::Shape`] or [`Code::DType`] if the type of the last argument differs from the result's.
     #[track_caller]
     pub fn of<'f, Args, F>(self, f: F) -> <Args::Longer as Arguments>::Transformed<'f, Weighted<Args, F, S>>
     where

@@ -1,4 +1,4 @@
-//! Jacobians and Hessians: `jacrev`, `jacfwd`, `hessian`.
+//! Implements Jacobians and Hessians: `jacrev`, `jacfwd`, `hessian`.
 
 use super::derived::{Derived, Mode, rebuilt};
 use super::select::Select;
@@ -10,21 +10,21 @@ use crate::trace::{Sink, Tracer, Tree, run_nested};
 use smallvec::smallvec;
 use std::panic::Location;
 
-/// Jacobians row by row: for functions of many inputs and few outputs.
+/// Row-wise Jacobians, for functions of many inputs and few outputs.
 pub struct ByRows;
 
-/// Jacobians column by column: for functions of few inputs and many outputs.
+/// Column-wise Jacobians, for functions of few inputs and many outputs.
 pub struct ByColumns;
 
 impl Mode for ByRows {}
 impl Mode for ByColumns {}
 
-/// A result whose Jacobian has for each of its tensors a structure like that of a gradient `G`.
+/// A result with a Jacobian: each of its tensors corresponds to a structure like that of a gradient `G`.
 pub trait Jacobian<G>: Tree {
     /// The result's structure, with a `G` instead of each tensor.
     type Output;
 
-    /// The structure, built from these in order.
+    /// Builds the structure from these in order.
     fn assemble(&self, next: &mut dyn FnMut() -> G) -> Self::Output;
 }
 
@@ -63,8 +63,8 @@ tuples! {
     (A 0, B 1, C 2, D 3);
 }
 
-/// The results of `f` on every element of the standard basis of a type, along a new first axis.
-/// In a trace, `f` is applied once to all of them.
+/// Returns the results of `f` on every element of the standard basis of a type, along a new first axis. In a trace, `f`
+/// is applied once to all of them.
 fn over_basis(
     ty: &Type,
     location: &'static Location<'static>,
@@ -105,14 +105,14 @@ fn joined(a: &Tensor, b: &Tensor) -> Dims {
     a.ty().dims.iter().chain(&b.ty().dims).copied().collect()
 }
 
-/// `values` with `value` at `at`, and zeros elsewhere.
+/// Returns `values` with `value` at `at`, and zeros elsewhere.
 fn alone(values: &[Tensor], at: usize, value: &Tensor) -> Vec<Tensor> {
     let each = |(other, it): (usize, &Tensor)| if other == at { value.clone() } else { ops::zeros_like(it) };
     values.iter().enumerate().map(each).collect()
 }
 
 impl<F, S, M> Derived<F, S, M> {
-    /// The Jacobian, from the Jacobians of each tensor of the result with respect to each target.
+    /// Builds the Jacobian from the Jacobians of each tensor of the result with respect to each target.
     fn assembled<Args: Arguments>(
         &self,
         arguments: Args::Refs<'_>,
@@ -194,9 +194,9 @@ where
     }
 }
 
-/// The Jacobian of a function's result by its first argument, in reverse mode: for each tensor of
-/// the result, and each of the argument, a tensor of the shape of the one followed by that of the
-/// other. See [`Transformed::wrt`] for other arguments.
+/// Returns the Jacobian of a function's result with respect to its first argument, in reverse mode. For each tensor of
+/// the result, and each of the argument, it has a tensor whose shape is the result's followed by the argument's. See
+/// [`Transformed::wrt`] for other arguments.
 ///
 /// ```
 /// use ms_core::{Tensor, ops, session::jacrev};
@@ -205,7 +205,7 @@ where
 /// ```
 ///
 /// # Errors
-/// As for [`grad`](crate::session::grad).
+/// See [`grad`](crate::session::grad).
 #[track_caller]
 pub fn jacrev<'f, Args, F>(f: F) -> Args::Transformed<'f, Derived<F, At<0>, ByRows>>
 where
@@ -216,7 +216,7 @@ where
     Args::transformed(Derived::new(f, At, Location::caller()))
 }
 
-/// [`jacrev`] in forward mode.
+/// Returns the Jacobian like [`jacrev`], in forward mode.
 ///
 /// ```
 /// use ms_core::{Tensor, ops, session::jacfwd};
@@ -226,7 +226,7 @@ where
 /// ```
 ///
 /// # Errors
-/// As for [`grad`](crate::session::grad).
+/// See [`grad`](crate::session::grad).
 #[track_caller]
 pub fn jacfwd<'f, Args, F>(f: F) -> Args::Transformed<'f, Derived<F, At<0>, ByColumns>>
 where
@@ -240,8 +240,8 @@ where
 /// The transform behind [`hessian`].
 pub type Hessian<'f, Args, F> = Derived<Transformed<'f, Args, Derived<F, At<0>, ByRows>>, At<0>, ByColumns>;
 
-/// The second derivatives of a function's result by its first argument: the Jacobian, in forward
-/// mode, of its Jacobian in reverse mode.
+/// Returns the second derivatives of a function's result with respect to its first argument: the forward-mode Jacobian
+/// of its reverse-mode Jacobian.
 ///
 /// ```
 /// use ms_core::{Tensor, ops, session::hessian};
@@ -251,7 +251,7 @@ pub type Hessian<'f, Args, F> = Derived<Transformed<'f, Args, Derived<F, At<0>, 
 /// ```
 ///
 /// # Errors
-/// As for [`grad`](crate::session::grad).
+/// See [`grad`](crate::session::grad).
 #[track_caller]
 pub fn hessian<'f, Args, F>(f: F) -> Args::Transformed<'f, Hessian<'f, Args, F>>
 where

@@ -1,4 +1,4 @@
-//! Derivatives as linear functions: `vjp`, `jvp`, `linearize`.
+//! Implements derivatives as linear functions: `vjp`, `jvp`, `linearize`.
 
 use super::derived::{Derived, Mode, rebuilt};
 use super::grad_operation::check_seeds;
@@ -11,24 +11,24 @@ use crate::trace::{Sink, Tree, leaves};
 use std::marker::PhantomData;
 use std::panic::Location;
 
-/// How a result `R` is divided into what is differentiated and what is returned as it is.
+/// The split of a result `R` into the differentiated part and the part that is returned unchanged.
 pub trait Division<R: Tree> {
-    /// What is differentiated.
+    /// The type of the differentiated part.
     type Value: Tree;
-    /// The result of a derivative that gives an `L` for the value.
+    /// The result of a derivative that returns an `L` for the value.
     type Output<L>;
 
-    /// What is differentiated: the first tensors of the result.
+    /// Returns the differentiated part: the first tensors of the result.
     fn value(result: &R) -> &Self::Value;
 
-    /// The result of the derivative.
+    /// Builds the result of the derivative.
     fn output<L>(result: R, derivative: L) -> Self::Output<L>;
 }
 
-/// The whole result is differentiated.
+/// Differentiates the whole result.
 pub struct Whole;
 
-/// The result is a pair, of which the first part is differentiated.
+/// Differentiates the first part of a pair.
 pub struct FirstOfPair;
 
 impl<R: Tree> Division<R> for Whole {
@@ -66,7 +66,7 @@ pub struct Linearize<D = Whole>(PhantomData<D>);
 impl<D> Mode for Vjp<D> {}
 impl<D> Mode for Linearize<D> {}
 
-/// A call whose derivative is taken on demand.
+/// A call with a derivative that is computed on demand.
 pub struct Linear<R, G> {
     recording: Recording,
     result: R,
@@ -177,8 +177,8 @@ where
     F: Function<Args, Output: Tree + 'static> + 'f,
     S: Select<Args, Gradient: 'static> + 'f,
 {
-    /// Differentiates only the first part of a result that is a pair, and gives the second part
-    /// (the auxiliary results) as it is, behind the pullback.
+    /// Differentiates only the first part of a result that is a pair. Returns the second part (the auxiliary results)
+    /// unchanged, after the pullback.
     ///
     /// ```
     /// use ms_core::{Tensor, ops, session::vjp};
@@ -202,8 +202,8 @@ where
     F: Function<Args, Output: Tree + 'static> + 'f,
     S: Select<Args, Gradient: 'static> + 'f,
 {
-    /// Differentiates only the first part of a result that is a pair, and gives the second part
-    /// (the auxiliary results) as it is, behind the pushforward.
+    /// Differentiates only the first part of a result that is a pair. Returns the second part (the auxiliary results)
+    /// unchanged, after the pushforward.
     ///
     /// ```
     /// use ms_core::{Tensor, ops, session::linearize};
@@ -221,8 +221,8 @@ where
     }
 }
 
-/// The result of a function, and its vector-Jacobian product: the function from gradients of the
-/// result to gradients of the first argument; see [`Transformed::wrt`] for others.
+/// Returns the result of a function and its vector-Jacobian product: the function from gradients of the result to
+/// gradients of the first argument. See [`Transformed::wrt`] for others.
 ///
 /// ```
 /// use ms_core::{Tensor, ops, session::vjp};
@@ -233,8 +233,8 @@ where
 /// ```
 ///
 /// # Errors
-/// As for [`grad`](crate::session::grad); the function raises [`Code::Shape`](crate::Code::Shape) or
-/// [`Code::DType`](crate::Code::DType) for gradients of other types than the result.
+/// See [`grad`](crate::session::grad). The function raises [`Code::Shape`](crate::Code::Shape) or
+/// [`Code::DType`](crate::Code::DType) if types of gradients differ from the result's.
 #[track_caller]
 pub fn vjp<'f, Args, F>(f: F) -> Args::Transformed<'f, Derived<F, At<0>, Vjp>>
 where
@@ -245,8 +245,8 @@ where
     Args::transformed(Derived::new(f, At, Location::caller()))
 }
 
-/// The result of a function, and its derivative at that point: the function from tangents of the
-/// first argument to tangents of the result; see [`Transformed::wrt`] for others.
+/// Returns the result of a function and its derivative at that point: the function from tangents of the first argument
+/// to tangents of the result. See [`Transformed::wrt`] for others.
 ///
 /// ```
 /// use ms_core::{Tensor, ops, session::linearize};
@@ -257,7 +257,7 @@ where
 /// ```
 ///
 /// # Errors
-/// As for [`vjp`].
+/// See [`vjp`].
 #[track_caller]
 pub fn linearize<'f, Args, F>(f: F) -> Args::Transformed<'f, Derived<F, At<0>, Linearize>>
 where
@@ -268,7 +268,7 @@ where
     Args::transformed(Derived::new(f, At, Location::caller()))
 }
 
-/// A function of the arguments, followed by tangents of those of `S`.
+/// A function of the arguments, followed by tangents of the arguments that `S` selects.
 type WithTangents<'f, Args, F, S, D> =
     Transformed<'f, <Args as Followed<<S as Select<Args>>::Gradient>>::Longer, Jvp<Args, F, S, D>>;
 
@@ -310,8 +310,8 @@ where
     F: Function<Args, Output: Tree + 'f> + 'f,
     S: Select<Args, Gradient: 'static> + 'f,
 {
-    /// Differentiates only the first part of a result that is a pair, and gives the second part
-    /// (the auxiliary results) as it is, behind the tangent.
+    /// Differentiates only the first part of a result that is a pair. Returns the second part (the auxiliary results)
+    /// unchanged, after the tangent.
     ///
     /// ```
     /// use ms_core::{Tensor, ops, session::jvp};
@@ -337,7 +337,7 @@ where
     D: Division<F::Output> + 'f,
     <D as Division<F::Output>>::Output<<D as Division<F::Output>>::Value>: 'f,
 {
-    /// The tangents of other arguments, or of parameters; the last argument has their structure.
+    /// Takes tangents of other arguments, or of parameters. The last argument has their structure.
     pub fn wrt<T>(self, select: T) -> WithTangents<'f, Args, F, T, D>
     where
         T: Select<Args, Gradient: 'static> + 'f,
@@ -348,8 +348,8 @@ where
     }
 }
 
-/// The result of a function and its tangent, in the direction of a last argument: a tangent of
-/// the first argument; see [`Transformed::wrt`] for others.
+/// Returns the result of a function and its tangent (JVP). The direction is a last argument, a tangent of the first
+/// one. See [`Transformed::wrt`] for others.
 ///
 /// ```
 /// use ms_core::{Tensor, ops, session::jvp};
@@ -360,7 +360,7 @@ where
 /// ```
 ///
 /// # Errors
-/// As for [`vjp`].
+/// See [`vjp`].
 #[track_caller]
 pub fn jvp<'f, Args, F>(f: F) -> <Args::Longer as Arguments>::Transformed<'f, Jvp<Args, F, At<0>>>
 where

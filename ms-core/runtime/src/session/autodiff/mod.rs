@@ -1,4 +1,4 @@
-//! Derivatives of functions: by the tape outside of traces, and as graphs inside.
+//! Differentiates functions: by the tape outside of traces, and as graphs inside.
 
 pub(super) mod custom;
 mod custom_jvp;

@@ -1,5 +1,4 @@
-//! One call of a function, recorded for derivatives: on the tape outside a trace, as the region of
-//! a node inside one.
+//! Records one call of a function for derivatives: on the tape outside a trace, as the region of a node inside one.
 
 use super::silent::tell_of_graph;
 use super::tape::{Record, Tape};
@@ -14,7 +13,7 @@ use std::panic::Location;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A recorded call, before derivatives are taken of it.
+/// A recorded call, before it is differentiated.
 pub(in crate::session) enum Recording {
     /// The executed ops.
     Tape { record: Record, watched: Vec<Tensor>, results: Vec<Tensor> },
@@ -36,13 +35,13 @@ pub(in crate::session) enum Recording {
 /// A parameter that backward functions in a region write.
 pub(in crate::session) struct BackwardSlot {
     parameter: Parameter,
-    /// The input and the output of the region for the slot as they see it.
+    /// The input and the output of the region for the slot in backward functions.
     input: usize,
     output: usize,
 }
 
-/// Runs `body` on tensors that replace those of `wrt`. Returns its result, in which a trace has
-/// to substitute the tensors of the recording, and the recording.
+/// Runs `body` on tensors that replace those of `wrt`. Returns its result and the recording. In a trace, the result
+/// must be rebuilt with the tensors of the recording.
 ///
 /// # Errors
 /// [`Code::NoGradient`](crate::Code::NoGradient) for integer targets.
@@ -118,7 +117,7 @@ fn in_trace<R: Tree>(
 }
 
 impl Recording {
-    /// The tensors that the derivative is taken with respect to.
+    /// Returns the tensors that the derivative is taken with respect to.
     pub fn targets(&self) -> Vec<Tensor> {
         match self {
             Self::Tape { watched, .. } => watched.clone(),
@@ -126,10 +125,10 @@ impl Recording {
         }
     }
 
-    /// The tensors of the result.
+    /// Returns the tensors of the result.
     ///
     /// # Errors
-    /// Those of the tracer.
+    /// The errors of the tracer.
     pub fn values(&self) -> Result<Vec<Tensor>> {
         match self {
             Self::Tape { results, .. } => Ok(results.clone()),
@@ -137,11 +136,11 @@ impl Recording {
         }
     }
 
-    /// The tensors of the result, and the gradients of the targets of the sum of its first
-    /// `differentiated` tensors.
+    /// Returns the tensors of the result, and the gradients of the sum of its first `differentiated` tensors with
+    /// respect to the targets.
     ///
     /// # Errors
-    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
+    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the path has no derivative.
     pub fn gradients(&self, differentiated: usize) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
         match self {
             Self::Tape { record, watched, results } => {
@@ -151,10 +150,10 @@ impl Recording {
         }
     }
 
-    /// The gradients of the targets, given those of the first tensors of the result.
+    /// Returns the gradients of the targets, given those of the first tensors of the result.
     ///
     /// # Errors
-    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
+    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the path has no derivative.
     pub fn pull(&self, seeds: &[Tensor]) -> Result<Vec<Tensor>> {
         match self {
             Self::Tape { record, watched, results } => record.pull(&results[..seeds.len()], Some(seeds), watched),
@@ -162,11 +161,11 @@ impl Recording {
         }
     }
 
-    /// The tensors of the result, and the tangents of its first `differentiated` ones, given those of
+    /// Returns the tensors of the result, and the tangents of its first `differentiated` ones, given the tangents of
     /// the targets.
     ///
     /// # Errors
-    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
+    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the path has no derivative.
     pub fn tangents(&self, tangents: &[Tensor], differentiated: usize) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
         match self {
             Self::Tape { results, .. } => Ok((results.clone(), self.push(tangents, differentiated)?)),
@@ -174,10 +173,10 @@ impl Recording {
         }
     }
 
-    /// The tangents of the first `differentiated` tensors of the result, given those of the targets.
+    /// Returns the tangents of the first `differentiated` tensors of the result, given the tangents of the targets.
     ///
     /// # Errors
-    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
+    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the path has no derivative.
     pub fn push(&self, tangents: &[Tensor], differentiated: usize) -> Result<Vec<Tensor>> {
         match self {
             Self::Tape { record, watched, results } => record.push(&results[..differentiated], watched, tangents),
@@ -185,10 +184,9 @@ impl Recording {
         }
     }
 
-    /// The tensors of the result, by a node that runs the graph in this way; only for a trace.
+    /// Returns the tensors of the result, computed by a node with this control structure; only for a trace.
     ///
-    /// # Errors
-    /// Those of the tracer.
+    /// # Errors The errors of the tracer.
     pub fn by(&self, control: &Control) -> Result<Vec<Tensor>> {
         self.results(self.node(control, &self.all(), &[])?.0, true)
     }
@@ -199,7 +197,7 @@ impl Recording {
         };
         check_backward_slots(backward_slots.iter().map(|it| &it.parameter), reads).map_err(|it| it.at(location))?;
         let wrt: Vec<usize> = (0..*targets).chain(backward_slots.iter().map(|it| it.input)).collect();
-        // Outputs that gradients are pulled back from come first.
+        // Outputs from which gradients are pulled back come first.
         let is_backward = |at: &usize| backward_slots.iter().any(|it| it.output == *at);
         let order: Vec<usize> = (0..differentiated)
             .chain(backward_slots.iter().map(|it| it.output))
@@ -225,8 +223,8 @@ impl Recording {
         Ok((values, gradients))
     }
 
-    /// The values of the parameters that backward functions write at the time when gradients are
-    /// pulled back: the writes of the region, if it `writes`, or their current values.
+    /// Returns the values, at the time of the backward pass, of the parameters that backward functions write. They are
+    /// the writes of the region if it `writes`, or the current values.
     fn held(&self, writes: bool) -> Result<Vec<Tensor>> {
         let Self::Trace { region, results, backward_slots, .. } = self else { unreachable!("asked of a trace only") };
         let written = |it: &BackwardSlot| region.writes.iter().position(|slot| writes && *slot == it.parameter);
@@ -254,14 +252,14 @@ impl Recording {
         Ok((values, tangents))
     }
 
-    /// The outputs of the region in their own order.
+    /// Returns the outputs of the region in their own order.
     fn all(&self) -> Vec<usize> {
         let Self::Trace { region, .. } = self else { unreachable!("asked of a trace only") };
         (0..region.graph.outputs().len()).collect()
     }
 
-    /// Adds a node with the outputs of the region in this order, then others of these types.
-    /// Returns the outputs in the region's order, and the others.
+    /// Adds a node with the outputs of the region in this order, then others of these types. Returns the outputs in the
+    /// region's order, and the others.
     fn node(&self, control: &Control, order: &[usize], operands: &[Tensor]) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
         let Self::Trace { tracer, region, inputs, location, .. } = self else { unreachable!("asked of a trace only") };
         let mut graph = region.graph.clone();
@@ -277,8 +275,7 @@ impl Recording {
         Ok((placed, others))
     }
 
-    /// The tensors of the result among the outputs of the region; its writes are applied to
-    /// parameters if `writes`.
+    /// Returns the tensors of the result among the outputs of the region. Applies its writes to parameters if `writes`.
     fn results(&self, mut outputs: Vec<Tensor>, writes: bool) -> Result<Vec<Tensor>> {
         let Self::Trace { tracer, region, results, .. } = self else { unreachable!("asked of a trace only") };
         for (parameter, value) in region.writes.iter().zip(outputs.split_off(*results)).filter(|_| writes) {

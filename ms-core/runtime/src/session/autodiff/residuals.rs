@@ -1,4 +1,4 @@
-//! `custom_vjp_with_residuals`: custom derivatives by values that the forward function saves.
+//! Implements `custom_vjp_with_residuals`: custom derivatives with values that the forward function saves.
 
 use super::custom::{Backwards, call_untraced, with_derivative};
 use super::select::{All, Select};
@@ -36,8 +36,8 @@ where
 
     fn call(&self, arguments: Args::Refs<'_>) -> R {
         if let Some(tracer) = Tracer::current() {
-            // The residuals are values around the node: gradients of the gradient flow through them by the ops that
-            // computed them. Gradients of the result do not: it is a value that the node captures.
+            // The residuals are computed outside the node, so gradients of the gradient flow through them by the ops
+            // that computed them. Gradients of the result do not: the node captures it as a value.
             let (result, residuals) = self.forward.invoke(arguments);
             let passed = with_derivative::<Args, R>(
                 &tracer,
@@ -71,12 +71,12 @@ where
     }
 }
 
-/// [`custom_vjp`](super::custom_vjp) by residuals: `forward` gives the result and what `backward` needs of the
-/// computation, which `backward` takes with the gradient of the result; it gives the gradients of all arguments, as
-/// a tuple.
+/// Gives a function a custom VJP with residuals, like [`custom_vjp`](super::custom_vjp). `forward` returns the result
+/// and the residuals. `backward` takes the residuals and the gradient of the result, and returns the gradients of all
+/// arguments as a tuple.
 ///
-/// Derivatives of any order take the result by `backward`; a derivative of the gradient takes the residuals by the
-/// ops of `forward`. Residuals that no gradient needs are not computed.
+/// Derivatives of any order differentiate the result by `backward`. A derivative of the gradient differentiates the
+/// residuals by the ops of `forward`. Residuals that no gradient needs are not computed.
 ///
 /// ```
 /// use ms_core::{Tensor, ops, session::{custom_vjp_with_residuals, grad}};
@@ -88,7 +88,7 @@ where
 /// ```
 ///
 /// # Errors
-/// As for [`custom_vjp`](super::custom_vjp).
+/// See [`custom_vjp`](super::custom_vjp).
 #[track_caller]
 pub fn custom_vjp_with_residuals<'f, Args, F, B, R, S>(
     forward: F,

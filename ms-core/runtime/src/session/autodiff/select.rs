@@ -1,19 +1,18 @@
-//! The selection of arguments and parameters as targets of a derivative.
+//! Selects arguments and parameters as targets of a derivative.
 
 use crate::session::{Arguments, At, Nth};
 use crate::tensor::{Parameter, Tensor};
 use crate::trace::{Differentiable, Gradients, Wrt};
 use crate::trace::{Tree, tuples_of};
 
-/// A choice among the arguments `Args` of a function and the parameters that it reads:
-/// [`At<I>`](At) for the argument of position `I`, [`All`] for all arguments, a [`Parameter`] or
-/// a `Vec` of them, and tuples of choices.
+/// A choice among the arguments `Args` of a function and the parameters that it reads. Choices are [`At<I>`](At) for
+/// the argument of position `I`, [`All`] for all arguments, a [`Parameter`] or a `Vec` of them, and tuples of choices.
 #[diagnostic::on_unimplemented(
     message = "no derivative can be taken with respect to `{Self}` of a function of `{Args}`",
     note = "write `At::<1>` for the second argument, `All` for all, parameters, or a tuple of these"
 )]
 pub trait Select<Args: Arguments> {
-    /// The type of its gradient.
+    /// The type of the gradient.
     type Gradient: Tree;
 
     /// Adds the targets.
@@ -27,7 +26,7 @@ pub trait Select<Args: Arguments> {
         then: &mut dyn FnMut(Args::Refs<'_>),
     );
 
-    /// The gradient, built from its tensors in order.
+    /// Builds the gradient from its tensors in order.
     fn gradient(&self, arguments: Args::Refs<'_>, next: &mut dyn FnMut() -> Tensor) -> Self::Gradient;
 }
 
@@ -87,7 +86,7 @@ impl<Args: Arguments<Each: Select<Args>>> Select<Args> for All {
     }
 }
 
-/// A selection of parameters, which are in no argument.
+/// Implements a selection of parameters, which belong to no argument.
 macro_rules! parameters {
     ($ty:ty, $gradient:ty) => {
         impl<Args: Arguments> Select<Args> for $ty {
@@ -137,7 +136,7 @@ impl<Args: Arguments> Select<Args> for Parameter {
     }
 }
 
-/// Substitutes the selections in order: each sees the substitutions of those before it.
+/// Substitutes the selections in order. Each sees the substitutions of those before it.
 macro_rules! nested {
     ($arguments:expr, $next:expr, $then:expr,) => { $then($arguments) };
     ($arguments:expr, $next:expr, $then:expr, $first:expr, $($rest:expr,)*) => {

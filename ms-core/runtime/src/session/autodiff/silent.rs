@@ -1,16 +1,17 @@
-//! The warning of gradients that are zeros because every way to the result leads through a step.
+//! Warns of gradients that are zero because every path to the result contains a step function.
 
 use crate::error::{Code, Error, warn_once};
 use crate::ir::Graph;
 use crate::transform::{Step, hiding};
 
-/// Warns where the first `results` outputs of a graph depend on some of its first `targets` inputs through steps only.
+/// Warns if the first `results` outputs of a graph depend on some of its first `targets` inputs only through step
+/// functions.
 pub(super) fn tell_of_graph(graph: &Graph, targets: usize, results: usize) {
     let [targets, results] = [targets, results].map(|it| (0..it).collect::<Vec<usize>>());
     hiding(graph, &targets, &results).into_iter().flatten().for_each(tell_of_step);
 }
 
-/// Warns once of a step that hides a value from a derivative.
+/// Warns once of a step function that hides a value from a derivative.
 pub(super) fn tell_of_step(step: Step) {
     warn_once(Code::HiddenByStep, step.location, || {
         let message = "a gradient is zeros: its only way to the result leads through an op that is constant almost \

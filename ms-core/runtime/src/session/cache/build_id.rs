@@ -1,16 +1,16 @@
-//! What tells the builds of a program apart.
+//! Identifies builds of a program.
 //!
-//! The linker leaves a note in what it makes, by default a hash of it; but it can be told to leave
-//! any other one there, or none. So a note says where to look for what an earlier process kept, and
-//! the files that hold the code say whether it was the same build: by what the file system says of
-//! them, where nothing has changed since; else by hashes of what they hold.
+//! The linker leaves a note in its output, by default a hash of it (the GNU build id). But it can be configured to
+//! leave any other note, or none. So the note only locates the entry of an earlier process. The files that contain the
+//! code confirm that the build is the same. Their metadata suffices if nothing has changed since; otherwise content
+//! hashes decide.
 
 use ms_cache::Digest;
 use std::fs::{self, File, Metadata};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Folders of the system's libraries, whose build IDs are those of their vendor.
+/// Directories of system libraries, whose build ids come from their vendor.
 const OF_SYSTEM: [&str; 3] = ["/lib/", "/lib64/", "/usr/lib"];
 
 /// The build of everything that this process has loaded: the program and its libraries.
@@ -23,7 +23,7 @@ pub(in crate::session) struct Build {
 }
 
 impl Build {
-    /// The build of this process; `None` if one of its files cannot be found any more.
+    /// Returns the build of this process; `None` if one of its files cannot be found any more.
     pub fn current() -> Option<Arc<Self>> {
         /// The loaded objects, and their build.
         type Known = (loaded::Changes, Option<Arc<Build>>);
@@ -49,20 +49,19 @@ impl Build {
         Some(Self { notes: Digest::of(&notes), files, identity, content: OnceLock::new() })
     }
 
-    /// The linker's notes: the same for all processes of one build, and perhaps for those of
-    /// others.
+    /// Returns the linker's notes. They are equal for all processes of one build, and perhaps for those of others.
     pub fn notes(&self) -> &Digest {
         &self.notes
     }
 
-    /// The files' identities in the file system, with their sizes and modification times: different
-    /// for two builds, and for two copies of one.
+    /// Returns the files' identities in the file system, with their sizes and modification times. They differ between
+    /// two builds, and between two copies of one.
     pub fn identity(&self) -> &Digest {
         &self.identity
     }
 
-    /// The content of the files: the same for all processes of one build, and for no others. `None`
-    /// if they cannot be read, or change meanwhile.
+    /// Returns a hash of the content of the files. It is equal for all processes of one build, and for no others.
+    /// Returns `None` if they cannot be read, or change meanwhile.
     pub fn content(&self) -> Option<&Digest> {
         let read = || {
             let mut all = Vec::new();
@@ -77,15 +76,15 @@ impl Build {
 
 /// A loaded file.
 struct Object {
-    /// Its path; empty for the program itself.
+    /// The path; empty for the program itself.
     path: String,
-    /// The note of its build.
+    /// The build note.
     note: Option<Vec<u8>>,
 }
 
 impl Object {
-    /// The executing file, even if the program's path was replaced; `None` for a library whose path
-    /// was replaced.
+    /// Returns the executing file, even if the program's path was replaced; `None` for a library whose path was
+    /// replaced.
     fn file(&self) -> Option<PathBuf> {
         let running = PathBuf::from("/proc/self/exe");
         match &*self.path {
@@ -104,7 +103,7 @@ fn identity(files: &[PathBuf]) -> Option<Digest> {
     Some(Digest::of(&all))
 }
 
-/// Metadata that changes with a file. The change time is set by the system alone.
+/// Returns metadata that changes with a file. Only the system sets the change time.
 #[cfg(unix)]
 fn stamp(file: &Metadata) -> [i64; 7] {
     use std::os::unix::fs::MetadataExt;
@@ -112,7 +111,7 @@ fn stamp(file: &Metadata) -> [i64; 7] {
     [device, inode, size, file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()]
 }
 
-/// Metadata that changes with a file.
+/// Returns metadata that changes with a file.
 #[cfg(not(unix))]
 fn stamp(file: &Metadata) -> [i64; 3] {
     let nanos = |time: std::io::Result<std::time::SystemTime>| {
@@ -122,7 +121,7 @@ fn stamp(file: &Metadata) -> [i64; 3] {
     [file.len().cast_signed(), nanos(file.modified()), nanos(file.created())]
 }
 
-/// The content of the note of the owner `GNU` with number 3, among ELF notes.
+/// Returns the content of the note of the owner `GNU` with number 3, among ELF notes.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 fn find_note(mut notes: &[u8]) -> Option<&[u8]> {
     const BUILD_ID: usize = 3;
@@ -141,7 +140,7 @@ fn find_note(mut notes: &[u8]) -> Option<&[u8]> {
     None
 }
 
-/// Information of the dynamic linker.
+/// Queries the dynamic linker.
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod loaded {
     use super::{Object, find_note};
@@ -156,7 +155,7 @@ mod loaded {
     /// `dl_phdr_info` of `link.h`.
     #[repr(C)]
     struct Info {
-        /// The offset of addresses from those in the file.
+        /// The difference between addresses in memory and in the file.
         base: usize,
         name: *const c_char,
         segments: *const Segment,
@@ -184,30 +183,30 @@ mod loaded {
         fn dl_iterate_phdr(visit: Visit, data: *mut c_void) -> c_int;
     }
 
-    /// Detects whether something was loaded or unloaded.
+    /// Counts loads and unloads, to detect changes.
     pub fn changes() -> Changes {
         unsafe extern "C" fn visit(info: *const Info, _: usize, data: *mut c_void) -> c_int {
-            // SAFETY: the linker gives an object, with what stands in `Info` since 2.4 of the C
-            // library, and the place that it was called with, which is a `Changes`.
+            // SAFETY: the linker passes a live object with the fields of `Info`, since version 2.4 of the C library.
+            // `data` is the pointer to a `Changes` that `changes` passed.
             unsafe { *data.cast::<Changes>() = ((*info).loaded, (*info).unloaded) };
             1
         }
         let mut changes = (0, 0);
-        // SAFETY: `visit` takes a place for changes.
+        // SAFETY: `visit` expects a pointer to a `Changes`, and `changes` is live during the call.
         unsafe { dl_iterate_phdr(visit, (&raw mut changes).cast()) };
         changes
     }
 
-    /// The program, then its libraries, without the vDSO.
+    /// Returns the program, then its libraries, without the vDSO.
     pub fn objects() -> Vec<Object> {
         unsafe extern "C" fn visit(info: *const Info, _: usize, data: *mut c_void) -> c_int {
-            // SAFETY: the linker gives an object, whose name and segments live during the call, and
-            // the place that it was called with, which is a vector.
+            // SAFETY: the linker passes an object that is live during the call. `data` is the pointer to a vector that
+            // `objects` passed, which nothing else accesses.
             let (info, objects) = unsafe { (&*info, &mut *data.cast::<Vec<Object>>()) };
-            // SAFETY: as above; the name ends with a zero.
+            // SAFETY: the linker sets `name` to a string that ends with a zero and is live during the call.
             let path = unsafe { CStr::from_ptr(info.name) }.to_string_lossy().into_owned();
             if !path.starts_with("linux-vdso") {
-                // SAFETY: as above.
+                // SAFETY: the linker sets `segments` to `count` program headers that are live during the call.
                 let segments = unsafe { slice::from_raw_parts(info.segments, usize::from(info.count)) };
                 let note = note(info.base, segments).map(<[u8]>::to_vec);
                 objects.push(Object { path, note });
@@ -215,21 +214,21 @@ mod loaded {
             0
         }
         let mut objects: Vec<Object> = Vec::new();
-        // SAFETY: `visit` takes a place for objects.
+        // SAFETY: `visit` expects a pointer to a vector of objects, and `objects` is live during the call.
         unsafe { dl_iterate_phdr(visit, (&raw mut objects).cast()) };
         objects
     }
 
-    /// Whether the file at this path is mapped by this process.
+    /// Returns whether this process maps the file at this path.
     pub fn is_mapped(path: &str) -> bool {
         let Ok(file) = fs::metadata(path) else { return false };
         let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
-        // Addresses, permissions, offset, device, inode, path.
+        // Fields: addresses, permissions, offset, device, inode, path.
         let mut lines = maps.lines().map(|it| it.split_ascii_whitespace().skip(4));
         lines.any(|mut it| it.next() == Some(&file.ino().to_string()) && it.next() == Some(path))
     }
 
-    /// The note of a build in the memory of an object.
+    /// Returns the build note in the memory of an object.
     fn note(base: usize, segments: &[Segment]) -> Option<&[u8]> {
         const LOAD: u32 = 1;
         const NOTE: u32 = 4;
@@ -246,13 +245,13 @@ mod loaded {
         };
         segments.iter().filter(loads).find_map(|it| {
             let at = base.wrapping_add(it.address as usize) as *const u8;
-            // SAFETY: the linker has mapped the segment that holds these bytes, to be read.
+            // SAFETY: by the filter, the bytes are inside a readable segment that the linker has mapped.
             find_note(unsafe { slice::from_raw_parts(at, it.bytes as usize) })
         })
     }
 }
 
-/// Loaded objects are unknown: the program represents all of them.
+/// Without information from the linker, the program represents all loaded objects.
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 mod loaded {
     use super::Object;
@@ -286,7 +285,7 @@ mod tests {
         assert_eq!(first.content(), Some(&Digest::of(Digest::of(&bytes).as_bytes())), "its file, and no other");
     }
 
-    /// A change in any loaded object is another build.
+    /// A change in any loaded object is a different build.
     #[test]
     fn every_object_counts() {
         let object = |note: Option<&[u8]>| Object { path: String::new(), note: note.map(<[u8]>::to_vec) };
@@ -305,8 +304,7 @@ mod tests {
         assert!(Build::of(&[missing]).is_none());
     }
 
-    /// A file of other content at the same path is another build; a copy is the same by its content
-    /// only.
+    /// A file with other content at the same path is a different build. A copy is equal by its content only.
     #[test]
     fn files_are_known_by_their_content() {
         let folder = std::env::temp_dir().join(format!("ms-build-{}", std::process::id()));

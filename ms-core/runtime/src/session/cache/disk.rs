@@ -1,4 +1,4 @@
-//! The compile cache on disk: its location and its statistics.
+//! Manages the compile cache on disk: its location and its statistics.
 //!
 //! Any failure costs a warning and a compilation, never a result.
 
@@ -25,7 +25,7 @@ environment_variables! {
     static KEY: Variable<PathBuf> = Variable::path("MS_COMPILER_CACHE_KEY");
 }
 
-/// A number of bytes, with `K`, `M`, `G` or `T` for powers of 1024.
+/// Parses a number of bytes, with `K`, `M`, `G` or `T` for powers of 1024.
 fn parse_size(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = text.trim_end_matches(|it: char| it.is_ascii_alphabetic());
@@ -44,7 +44,7 @@ fn warn(message: &str) {
     crate::error::warn(Error::new(Code::Cache, format!("compile cache: {message}")));
 }
 
-/// The options of a compile cache from the environment: its cap and its secret.
+/// Returns the options of a compile cache from the environment: its cap and its secret.
 ///
 /// ```
 /// let options = ms_core::session::cache_options()?;
@@ -53,7 +53,7 @@ fn warn(message: &str) {
 /// ```
 ///
 /// # Errors
-/// A key file that cannot be read or trusted.
+/// Fails if a key file cannot be read or trusted.
 pub fn cache_options() -> ms_cache::Result<Options> {
     let mut options = Options::default();
     options.max_bytes = MAX_SIZE.value().unwrap_or(options.max_bytes);
@@ -61,13 +61,13 @@ pub fn cache_options() -> ms_cache::Result<Options> {
     Ok(options)
 }
 
-/// Whether every entry is compared with a fresh compilation before it is used.
+/// Returns whether every entry is compared with a fresh compilation before it is used.
 pub(in crate::session) fn verifies() -> bool {
     static VERIFIES: OnceLock<bool> = OnceLock::new();
     *VERIFIES.get_or_init(|| VERIFY.value().unwrap_or(false))
 }
 
-/// The path of the compile cache according to the settings, whether it is used or not; `None` if
+/// Returns the path of the compile cache according to the settings, whether it is used or not. Returns `None` if
 /// neither they nor the system determine one.
 ///
 /// ```
@@ -85,8 +85,8 @@ pub fn cache_path() -> Option<PathBuf> {
     std::path::absolute(path).ok()
 }
 
-/// Waits until pending writes of the compile cache are done, or for ten seconds; returns whether
-/// they are. The end of a process waits by itself.
+/// Waits until pending writes of the compile cache are done, or for ten seconds, and returns whether they are. A
+/// process that exits waits for them too.
 ///
 /// ```
 /// use ms_core::session::flush_cache;
@@ -107,7 +107,7 @@ pub struct CacheUse {
     pub misses: u64,
 }
 
-/// The use of the compile caches by this process so far.
+/// Returns the use of the compile caches by this process so far.
 ///
 /// ```
 /// use ms_core::session::{CacheUse, cache_use};
@@ -124,7 +124,7 @@ pub fn cache_use() -> CacheUse {
     })
 }
 
-/// The caches of this process by path; `None` for one that cannot be opened.
+/// The caches of this process by path; `None` for a cache that cannot be opened.
 static OPEN: LazyLock<Mutex<BTreeMap<PathBuf, Option<Arc<Disk>>>>> = LazyLock::new(Mutex::default);
 
 /// An open cache.
@@ -132,17 +132,16 @@ pub(in crate::session) struct Disk {
     store: Store,
     hits: AtomicU64,
     misses: AtomicU64,
-    /// Microseconds.
+    /// The compilation time saved, in microseconds.
     saved: AtomicU64,
     /// The kinds of warnings that were printed.
     warned: Mutex<BTreeSet<&'static str>>,
 }
 
 impl Disk {
-    /// The cache of the settings; `None` if it is disabled, or cannot be opened, which is reported
-    /// once.
+    /// Returns the cache of the settings; `None` if it is disabled, or cannot be opened, which is reported once.
     pub fn current() -> Option<Arc<Self>> {
-        // With saved graphs, all stages have to run.
+        // All stages have to run if graphs are saved.
         if !context::read(|it| it.enable_compile_cache && it.save_graphs == 0) {
             return None;
         }
@@ -175,7 +174,7 @@ impl Disk {
         Some(disk)
     }
 
-    /// Adds the counts of this process to the totals in the cache; done once.
+    /// Adds the counts of this process to the totals in the cache, once.
     fn record(&self) {
         let [hits, misses, saved] = [&self.hits, &self.misses, &self.saved].map(|it| it.load(Ordering::Relaxed));
         // A read-only directory keeps its totals.
@@ -206,7 +205,7 @@ impl Disk {
 }
 
 impl Disk {
-    /// The entry that `find` finds in the store; the reason for ignoring one is reported once.
+    /// Returns the entry that `find` finds in the store. The reason for ignoring an entry is reported once.
     pub fn find(&self, find: impl FnOnce(&Store) -> Result<Mapped, Miss>) -> Option<Mapped> {
         let found = find(&self.store);
         match &found {
@@ -218,7 +217,7 @@ impl Disk {
         found.ok()
     }
 
-    /// An entry without code.
+    /// Returns an entry without code.
     pub fn read<T: Stored>(&self, key: &Key) -> Option<T> {
         let mapped = self.find(|it| it.get(key))?;
         let value = read_all(mapped.data());

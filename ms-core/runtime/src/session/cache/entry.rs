@@ -1,7 +1,7 @@
-//! The keys and the entries of compiled graphs in the compile cache.
+//! Defines the keys and the entries of compiled graphs in the compile cache.
 //!
-//! The key is computed from what was really built: the canonical graph as it was traced, before
-//! anything is expanded, and everything else that determines the code.
+//! The key is computed from the actual input of the compilation: the canonical traced graph, before any expansion, and
+//! everything else that determines the code.
 
 use super::build_id::Build;
 use super::disk::Disk;
@@ -17,27 +17,27 @@ use std::time::Duration;
 /// Incremented whenever the meaning of stored values changes; `stored-schema.txt` tests it.
 pub(in crate::session) const SCHEMA: u32 = 21;
 
-/// The name of the part of keys that says which piece of a function an entry is.
+/// The name of the part of keys that identifies the piece of a function that an entry contains.
 const PIECE: &str = "piece";
 
-/// The content of an entry besides the bytes of the backend: those of the program follow it, and the code is apart.
+/// The content of an entry without the backend's bytes. The bytes of the program follow it, and the code is separate.
 pub(in crate::session) struct Entry {
     /// The split of the forward part of a derivative.
     pub split: Split,
     /// The time in microseconds that compiling the entry took.
     pub took: u64,
-    /// What is known of the program without the backend.
+    /// The interface of the program, which is known without the backend.
     pub interface: Interface,
 }
 
-/// How a derivative is split: see [`Derivative`](crate::session::Derivative).
+/// The split of a derivative: see [`Derivative`](crate::session::Derivative).
 #[derive(Clone, Default)]
 pub(in crate::session) struct Split {
     /// Results that have a cotangent.
     pub seeds: Vec<usize>,
     /// The first inputs of the backward part.
     pub residuals: Vec<Residual>,
-    /// Inputs whose gradients are added to their partial sums.
+    /// Inputs with gradients that are added to partial sums.
     pub sums: Vec<usize>,
 }
 
@@ -53,22 +53,22 @@ pub(crate) struct CacheSlot {
     at: At,
 }
 
-/// How an entry is identified.
+/// The identity of an entry.
 #[derive(Clone)]
 enum At {
-    /// By all of its parts.
+    /// All parts of its key.
     Parts {
         key: Arc<Key>,
-        /// All parts but the piece.
+        /// All parts except the piece.
         parts: KeyBuilder,
         piece: String,
         notes: Arc<Notes>,
     },
-    /// By its key alone: it can be loaded, but not compiled.
+    /// Only its key: it can be loaded, but not compiled.
     Hash(Digest),
 }
 
-/// Everything besides a graph that determines its compiled code: parts of its key.
+/// Everything besides a graph that determines its compiled code, as parts of its key.
 pub(in crate::session) struct Making {
     texts: Vec<(&'static str, String)>,
     /// A key with these parts.
@@ -76,7 +76,7 @@ pub(in crate::session) struct Making {
 }
 
 impl Making {
-    /// The parts of this compiler, this backend and these settings.
+    /// Collects the parts of this compiler, this backend and these settings.
     pub fn new(backend: &dyn Backend, settings: impl IntoIterator<Item = (&'static str, String)>) -> Self {
         let mut texts = vec![
             ("compiler", crate::SOURCES.join(" ")),
@@ -96,12 +96,12 @@ pub(in crate::session) struct Notes {
     pub signature: String,
     pub function: String,
     pub site: Option<Site>,
-    /// The level of the cache, if it is not that of graphs.
+    /// The level of the cache, if it is not the level of graphs.
     pub level: &'static str,
 }
 
 impl Notes {
-    /// Names and texts.
+    /// Returns the names and texts of the notes.
     pub fn texts(&self) -> Vec<(&'static str, String)> {
         let mut texts = self.making.texts.clone();
         texts.extend([("signature", self.signature.clone()), ("function", self.function.clone())]);
@@ -115,14 +115,14 @@ impl Notes {
     }
 }
 
-/// The definition of a function, for notes.
+/// The definition site of a function, for notes.
 #[derive(Clone, Copy)]
 pub struct Site {
     /// The file.
     pub file: &'static str,
     /// The line.
     pub line: u32,
-    /// A hash of its text.
+    /// A hash of the source text.
     pub source: u64,
 }
 
@@ -136,11 +136,10 @@ pub(in crate::session) struct Found {
 }
 
 impl CacheSlot {
-    /// The location of a graph as it was traced, whose canonical bytes are `bytes`; `None` if the
-    /// cache is disabled.
+    /// Returns the location of a traced graph with the canonical bytes `bytes`; `None` if the cache is disabled.
     ///
-    /// The derivative of a custom op without a version may depend on any code of the program, so that the key has
-    /// its build.
+    /// The derivative of a custom op without a version may depend on any code of the program, so the key then includes
+    /// the build.
     pub fn of(
         graph: &Graph,
         bytes: &[u8],
@@ -160,20 +159,20 @@ impl CacheSlot {
         Some(Self { disk, at: At::of(key, String::new(), Arc::new(notes)) })
     }
 
-    /// The location with this key.
+    /// Returns the location with this key.
     pub fn with_key(disk: Arc<Disk>, key: Digest) -> Self {
         Self { disk, at: At::Hash(key) }
     }
 
-    /// The location of a piece of this one: its derivative's forward or backward part, or it at
-    /// sizes.
+    /// Returns the location of a piece of this one: the forward or backward part of its derivative, or its graph at
+    /// constant sizes.
     pub fn piece(&self, name: String) -> Self {
         let At::Parts { parts, piece, notes, .. } = &self.at else { return self.clone() };
         let piece = if piece.is_empty() { name } else { format!("{piece}; {name}") };
         Self { disk: self.disk.clone(), at: At::of(parts.clone(), piece, notes.clone()) }
     }
 
-    /// The location of the same graph for another backend; `None` if only the key is known.
+    /// Returns the location of the same graph for another backend; `None` if only the key is known.
     pub fn on(&self, making: &'static Making) -> Option<Self> {
         let At::Parts { parts, piece, notes, .. } = &self.at else { return None };
         let parts = making.texts.iter().fold(parts.clone(), |it, (name, text)| it.with_part(name, text.as_bytes()));
@@ -190,7 +189,7 @@ impl CacheSlot {
         }
     }
 
-    /// The entry, ready to be loaded.
+    /// Returns the entry, ready to be loaded.
     pub fn get(&self) -> Option<Found> {
         let find = |store: &Store| match &self.at {
             At::Parts { key, .. } => store.get(key),
@@ -217,13 +216,12 @@ impl CacheSlot {
         Some(Found { artifact, split, took })
     }
 
-    /// Counts the use of an entry that was loaded in `took`, and the time that it saved of `compiling`, in
-    /// microseconds.
+    /// Counts the use of an entry that was loaded in `took`. It saved the rest of `compiling`, in microseconds.
     pub fn used(&self, took: Duration, compiling: u64) {
         self.disk.used(compiling.saturating_sub(took.as_micros() as u64));
     }
 
-    /// Counts an entry that was found and could not be used.
+    /// Counts an entry that was found but could not be used.
     pub fn refused(&self, why: &str) {
         self.disk.missed();
         self.disk.warn("refused", why);
@@ -262,12 +260,12 @@ mod tests {
     use crate::lower::{Plan, Target};
     use crate::stored::Description;
 
-    /// Another compiler, backend, target or setting has other entries. Parts that programs cannot
-    /// change without rebuilding the compiler are changed here.
+    /// A different compiler, backend, target or setting has different entries. The test varies the parts that programs
+    /// cannot change without rebuilding the compiler.
     #[test]
     fn every_part_counts() {
         struct Made([&'static str; 3], Target);
-        // SAFETY: nothing of it is ever executed.
+        // SAFETY: the test only computes keys, so neither `load` nor an executable of this backend ever runs.
         unsafe impl Backend for Made {
             fn name(&self) -> &'static str {
                 self.0[0]
@@ -318,8 +316,7 @@ mod tests {
         assert_eq!(key(["cpu", "sources", "avx2"], "Strict"), first);
     }
 
-    /// If a stored type changes: increment [`SCHEMA`], and add a line for it to
-    /// `stored-schema.txt`.
+    /// If a stored type changes, increment [`SCHEMA`] and add a line for it to `stored-schema.txt`.
     #[test]
     fn a_changed_type_has_another_schema() {
         let mut types = Description::new();

@@ -1,33 +1,33 @@
-//! An estimate of the memory that compiled code takes.
+//! Estimates the memory of compiled code.
 
 use crate::exec::Artifact;
 use crate::ir::{Graph, GraphSize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The approximate size of a node with its values, as it was traced and as it was expanded.
+/// The approximate size of a node with its values, both traced and expanded.
 const NODE_BYTES: usize = 1 << 10;
 
-/// The approximate size of a step with its buffers, as it is compiled and as it is executed.
+/// The approximate size of a step with its buffers, both in the plan and in the executable.
 const STEP_BYTES: usize = 1 << 10;
 
-/// The minimal size of compiled code, however small.
+/// The minimal size of compiled code.
 const LEAST_BYTES: usize = 8 << 10;
 
-/// The bytes of a graph, its program and its code, which also count towards those of the graph that it
-/// was derived from.
+/// The bytes of a graph, its program and its code. They also count towards those of the graph from which it was
+/// derived.
 pub(crate) struct Footprint {
     own: AtomicUsize,
     all: Arc<AtomicUsize>,
 }
 
 impl Footprint {
-    /// The footprint of an independent graph.
+    /// Creates the footprint of an independent graph.
     pub fn new() -> Self {
         Self::within(Arc::default())
     }
 
-    /// The footprint of a part of the graph of this footprint.
+    /// Creates the footprint of a part of this graph.
     pub fn part(&self) -> Self {
         Self::within(self.all.clone())
     }
@@ -54,12 +54,12 @@ impl Footprint {
         self.add(plan.constant_bytes + plan.steps * STEP_BYTES + artifact.code.as_ref().len());
     }
 
-    /// The bytes, without those of parts.
+    /// Returns the bytes, without those of parts.
     pub fn own_bytes(&self) -> usize {
         self.own.load(Ordering::Relaxed)
     }
 
-    /// The bytes, including those of all parts.
+    /// Returns the bytes, including those of all parts.
     pub fn bytes(&self) -> usize {
         self.all.load(Ordering::Relaxed)
     }

@@ -1,12 +1,12 @@
-//! Entry points of fuzzers: any bytes are either a stored value that can be used, or rejected.
+//! Provides entry points for fuzzers: bytes are either a stored value that can be used, or rejected.
 
 use super::entry::Entry;
 use super::pure::PureEntry;
 use crate::exec::stored_program;
 use crate::stored::{Reader, Stored, read_all};
 
-/// Reads bytes as a stored value of the compile cache; returns whether they are valid. The program of an entry is
-/// then checked and loaded, or rejected, as one from a file is.
+/// Decodes bytes as a stored value of the compile cache, and returns whether they are valid. The program of an entry is
+/// then checked and loaded, or rejected, like one from a file.
 pub fn stored(bytes: &[u8]) -> bool {
     let mut from = Reader::new(bytes);
     let entry = Entry::read(&mut from);
@@ -19,7 +19,7 @@ pub fn stored(bytes: &[u8]) -> bool {
     entry.is_some() || pure.is_some()
 }
 
-/// Writing a value that was read must reproduce it.
+/// Checks that writing a value reproduces the bytes from which it was read.
 fn check_written<T: Stored>(value: &T) {
     let written = |value: &T| {
         let mut bytes = Vec::new();

@@ -1,21 +1,21 @@
-//! Tables of bounded size with eviction of the least recently used entries.
+//! Implements tables of bounded size that evict the least recently used entries.
 
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
-/// The number of most recently used values that are kept whatever memory they take.
+/// The number of most recently used values that stay, whatever their size.
 const FEW: usize = 8;
 
 /// A value of a table.
 pub(crate) trait Cached: Clone {
-    /// The memory that it takes now.
+    /// Returns the current size of the value in memory.
     fn bytes(&self) -> usize;
 }
 
-/// Values by key, of at most `BYTES` bytes in total. When a table exceeds that, it evicts the least
-/// recently used values until a quarter is free; the few most recently used values always stay.
+/// Values by key, of at most `BYTES` bytes in total. A table that exceeds this evicts the least recently used values
+/// until a quarter is free. The few most recently used values always stay.
 pub(crate) struct Lru<K, V, const BYTES: usize> {
     entries: RwLock<FxHashMap<K, Entry<V>>>,
     uses: AtomicU64,
@@ -28,14 +28,14 @@ struct Entry<V> {
 }
 
 impl<K, V, const BYTES: usize> Lru<K, V, BYTES> {
-    /// An empty one.
+    /// Creates an empty table.
     pub const fn new() -> Self {
         Self { entries: RwLock::new(FxHashMap::with_hasher(FxBuildHasher)), uses: AtomicU64::new(0) }
     }
 }
 
 impl<K: Hash + Eq, V: Cached, const BYTES: usize> Lru<K, V, BYTES> {
-    /// The value of a key; counts as a use.
+    /// Returns the value of a key, and counts as a use.
     pub fn get(&self, key: &K) -> Option<V> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         let entry = entries.get(key)?;
@@ -43,7 +43,7 @@ impl<K: Hash + Eq, V: Cached, const BYTES: usize> Lru<K, V, BYTES> {
         Some(entry.value.clone())
     }
 
-    /// Adds a value, unless the key has one; returns the value of the key.
+    /// Adds a value, unless the key has one, and returns the value of the key.
     pub fn insert(&self, key: K, value: V) -> V {
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
         let now = self.uses.fetch_add(1, Ordering::Relaxed);
@@ -60,15 +60,15 @@ impl<K: Hash + Eq, V: Cached, const BYTES: usize> Lru<K, V, BYTES> {
         value
     }
 
-    /// The number of values.
+    /// Returns the number of values.
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.entries.read().unwrap_or_else(PoisonError::into_inner).len()
     }
 }
 
-/// The last use up to which values have to be evicted, so that the others take at most three
-/// quarters of `max_bytes`; `None` if all of them fit. `uses` are last uses and bytes.
+/// Returns the last use up to which values must be evicted, so that the others take at most three quarters of
+/// `max_bytes`. Returns `None` if all of them fit. `uses` are last uses and bytes.
 pub(crate) fn eviction_limit(uses: impl Iterator<Item = (u64, usize)> + Clone, max_bytes: usize) -> Option<u64> {
     if uses.clone().map(|it| it.1).sum::<usize>() <= max_bytes {
         return None;
@@ -104,7 +104,7 @@ mod tests {
             assert_eq!(table.get(&0), Some(0), "{key}");
             assert!(table.len() <= 40);
         }
-        // The most recently used values are there, the oldest are not.
+        // The most recently used values are present, the oldest are not.
         assert!((990..1000).all(|it| table.get(&it) == Some(10 * it)));
         assert!((1..900).all(|it| table.get(&it).is_none()));
         assert_eq!(table.insert(0, 7), 0, "a key keeps its value");

@@ -1,4 +1,4 @@
-//! Caches of compiled functions, in the process and on disk.
+//! Caches compiled functions, in the process and on disk.
 
 pub(super) mod build_id;
 pub(super) mod disk;

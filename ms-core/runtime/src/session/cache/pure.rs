@@ -1,5 +1,5 @@
-//! The level above the compile cache: functions whose user promises that only their arguments
-//! decide what is built (`#[jit(pure)]`) are not even traced in a later process of the same build.
+//! Implements the level above the compile cache. The user of a function may promise that its arguments alone determine
+//! the graph (`#[jit(pure)]`). A later process of the same build then does not even trace it.
 
 use super::build_id::Build;
 use super::disk::Disk;
@@ -23,15 +23,15 @@ pub(in crate::session) struct PureEntry {
     pub inputs: Vec<Input>,
     /// The parameters that it writes, by their positions among those of the arguments.
     pub writes: Vec<usize>,
-    /// The number of tensors in its result.
+    /// The number of tensors in the result.
     pub results: usize,
-    /// The structure of its result.
+    /// The structure of the result.
     pub template: Vec<u64>,
-    /// The build that traced it: the identities of its files, and their content.
+    /// The build that traced it: the identities and the content of its files.
     pub build: Traced,
 }
 
-/// The stored data of the build that traced a function: see [`Build`].
+/// The stored identity of the build that traced a function: see [`Build`].
 #[derive(Clone, Default)]
 pub(in crate::session) struct Traced {
     identity: Vec<u8>,
@@ -61,14 +61,14 @@ stored! {
 
 stored! { enum Input { 0 = Argument(at: usize), 1 = Slot(at: usize) } }
 
-/// The location of a call of a pure function in a cache.
+/// The location of a pure function's call in a cache.
 pub(crate) struct PureSlot {
     pub disk: Arc<Disk>,
     pub key: Key,
     build: Arc<Build>,
     /// The parameters of the arguments.
     pub parameters: Vec<Parameter>,
-    /// The index of each of them, by its identity.
+    /// The index of each parameter, by its identity.
     places: FxHashMap<u64, usize>,
     making: &'static Making,
     function: &'static JitFn,
@@ -77,8 +77,7 @@ pub(crate) struct PureSlot {
 }
 
 impl PureSlot {
-    /// The location of a call; `None` if the cache is disabled, and for arguments with symbolic
-    /// sizes.
+    /// Returns the location of a call; `None` if the cache is disabled, or for arguments with symbolic sizes.
     pub fn of(
         function: &'static JitFn,
         monomorph: TypeKey,
@@ -114,7 +113,7 @@ impl PureSlot {
         Some(Self { disk, key, build, parameters, places, making, function, types })
     }
 
-    /// The entry of the function by this build, if any, with valid indices.
+    /// Returns the entry of the function by this build, if there is one with valid indices.
     pub fn get(&self, tensors: usize) -> Option<PureEntry> {
         let entry: PureEntry = self.disk.read(&self.key)?;
         let fits = |it: &Input| match *it {
@@ -125,7 +124,7 @@ impl PureSlot {
         if !fit || *entry.build.identity == *self.build.identity().as_bytes() {
             return fit.then_some(entry);
         }
-        // Another build with the same notes; or another copy of the same one, as which it is stored
+        // Either another build with the same notes, or another copy of this build. For a copy, the entry is stored
         // again.
         let same = *entry.build.content == *self.build.content()?.as_bytes();
         same.then(|| {
@@ -134,7 +133,7 @@ impl PureSlot {
         })
     }
 
-    /// Stores it, in the background.
+    /// Stores the entry in the background.
     pub fn put(&self, mut entry: PureEntry) {
         let types: Vec<_> = self.types.iter().map(Type::to_string).collect();
         let notes = Notes {
@@ -155,31 +154,31 @@ impl PureSlot {
         });
     }
 
-    /// The position of a parameter among those of the arguments.
+    /// Returns the position of a parameter among those of the arguments.
     pub fn position(&self, parameter: &Parameter) -> Option<usize> {
         self.places.get(&parameter.id()).copied()
     }
 }
 
 impl PureEntry {
-    /// The key of program and code.
+    /// Returns the key of program and code.
     pub fn compiled(&self) -> Option<Digest> {
         Some(Digest::from_bytes((*self.compiled).try_into().ok()?))
     }
 }
 
-/// The content of the arguments, the same in every process: tensors and parameters by their types
-/// and aliases, host values by content.
+/// The process-independent content of the arguments: tensors and parameters by their types and aliases, host values by
+/// content.
 #[derive(Default)]
 struct Shown {
     words: Vec<u64>,
-    /// The number of tensors, and the first index of each of them, by its identity.
+    /// The number of tensors, and the first index of each one, by identity.
     tensors: usize,
     tensor_places: FxHashMap<usize, usize>,
     parameters: Vec<Parameter>,
-    /// The index of each of them, by its identity.
+    /// The index of each parameter, by its identity.
     parameter_places: FxHashMap<u64, usize>,
-    /// The parameters that parts are named after, numbered in the order of their first names.
+    /// The parameters after which parts are named, numbered in the order of their first names.
     owners: FxHashMap<u64, usize>,
     /// The types of the tensors.
     types: Vec<Type>,
@@ -196,7 +195,7 @@ impl Shown {
     }
 }
 
-/// Tags of the parts, so that different structures never encode to the same words.
+/// Tags of the parts. They ensure that different structures never encode to the same words.
 #[derive(Clone, Copy)]
 enum Mark {
     Tensor = 1,
@@ -269,7 +268,7 @@ impl Visitor for Shown {
             Name::Key(key) => self.text(Mark::Key, &format!("{key:?}")),
             Name::Of(parameter, _) => match self.parameter_places.get(&parameter.id()) {
                 Some(&place) => self.words.extend([Mark::Of as u64, place as u64]),
-                // The parameter refers to this number if it is visited later.
+                // If the parameter is visited later, it gets this number.
                 None => {
                     let next = self.owners.len();
                     let number = *self.owners.entry(parameter.id()).or_insert(next);
@@ -288,8 +287,8 @@ impl Visitor for Shown {
 mod tests {
     use super::*;
 
-    /// State for parameters is told apart by the parameters that it belongs to, whether those are
-    /// visited before it or after.
+    /// State for parameters is distinguished by the parameters that it belongs to, whether they are visited before it
+    /// or after.
     #[test]
     fn state_is_told_apart_by_its_parameters() {
         let [a, b] = [1.0, 2.0].map(|it| Parameter::new(Tensor::scalar(it), ""));

@@ -1,4 +1,4 @@
-//! The graph that a tape calls in place of a version's own.
+//! Holds the graph that a tape calls instead of a version's own.
 
 use super::compiled::Compiled;
 use crate::error::Result;
@@ -6,8 +6,7 @@ use crate::tensor::WeakParameter;
 use once_cell::sync::OnceCell;
 use std::sync::Arc;
 
-/// The graph for a tape, if backward functions in it read or write parameters; see
-/// [`crate::trace::BackwardSlots`].
+/// The graph for a tape, if backward functions in it read or write parameters; see [`crate::trace::BackwardSlots`].
 pub(super) struct BackwardSlots {
     compiled: OnceCell<Arc<Compiled>>,
     make: Make,
@@ -20,15 +19,15 @@ pub(super) struct BackwardSlots {
 type Make = Box<dyn Fn() -> Result<Arc<Compiled>> + Send + Sync>;
 
 impl BackwardSlots {
-    /// `make` compiles the graph, when a tape first calls it.
+    /// Creates the slots. `make` compiles the graph when a tape first calls it.
     pub fn new(make: Make, writes: Vec<WeakParameter>, reads: Vec<WeakParameter>) -> Self {
         Self { compiled: OnceCell::new(), make, writes, reads }
     }
 
-    /// The graph.
+    /// Returns the graph, compiled on first use.
     ///
     /// # Errors
-    /// Those of compiling it.
+    /// The errors of compiling it.
     pub fn compiled(&self) -> Result<&Arc<Compiled>> {
         self.compiled.get_or_try_init(&self.make)
     }

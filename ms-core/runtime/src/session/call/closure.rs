@@ -1,4 +1,4 @@
-//! Functions that capture values: traced at every call, compiled once for each graph.
+//! Calls functions with captures: traced at every call, compiled once for each graph.
 
 use super::JitReturn;
 use super::compiled::Compiled;
@@ -9,8 +9,8 @@ use crate::session::context;
 use crate::tensor::Tensor;
 use crate::trace::{ArgumentNames, Binding, Tracer, Tree, leaves, run_traced, visited};
 
-/// Traces `body` on the arguments, and runs the graph. The captures of `body` are inputs of the
-/// graph, so it is compiled once while the values change.
+/// Traces `body` on the arguments, and runs the graph. The captures of `body` are inputs of the graph, so it is
+/// compiled once even if their values change.
 pub(crate) fn call_closure<Args: TracedArguments, R: JitReturn>(
     name: &'static str,
     arguments: Args::Refs<'_>,

@@ -1,4 +1,4 @@
-//! From the body of a call to a version: tracing and compiling.
+//! Traces and compiles the body of a call to a version.
 
 use super::backward_slots::BackwardSlots;
 use super::compiled::Compiled;
@@ -36,7 +36,7 @@ pub(super) struct Tracing {
 }
 
 impl Tracing {
-    /// The trace of a call.
+    /// Starts the trace of a call.
     pub fn new(call: &Call, pure: Option<PureSlot>) -> Self {
         let tracer = Tracer::new(call.function.name);
         let tensors = call.signature.tensors();
@@ -56,7 +56,7 @@ impl Tracing {
 
 /// The result of a body, of any type.
 trait Template {
-    /// Its tensors.
+    /// Returns the tensors of the result.
     fn tensors(&self) -> Vec<Tensor>;
 
     /// See [`Tree::store`].
@@ -94,7 +94,7 @@ impl Call {
             None => None,
         };
         let version = self.version(&tracer, result.as_ref().map(|it| it as &dyn Template), &shown, pure, start);
-        // The trace identifies arguments by their tensors, and nothing else may keep those of the result.
+        // The trace identifies arguments by their tensors, so nothing else may keep those of the result alive.
         drop((tracer, result));
         match version {
             // Parameters that the body created and dropped stay alive until the run is over.
@@ -110,7 +110,7 @@ impl Call {
         }
     }
 
-    /// The version of a traced result. Not generic, so that it is compiled once.
+    /// Builds the version of a traced result. Not generic, so that it is compiled once.
     fn version(
         &self,
         tracer: &Tracer,
@@ -162,7 +162,7 @@ impl Call {
         Ok((version, held))
     }
 
-    /// The finished trace; all errors that were recorded.
+    /// Finishes the trace, or returns all errors that were recorded.
     fn traced(&self, tracer: &Tracer, results: &[Tensor], start: Instant) -> Result<Trace> {
         if self.function.pure && !self.function.created.is_empty() {
             let message = format!("`{}` is pure, and makes parameters", self.function.name);
@@ -180,7 +180,7 @@ impl Call {
     }
 }
 
-/// The inputs that are values of slots.
+/// Returns the inputs that are values of slots.
 fn slots_of(bindings: &[Binding]) -> impl Iterator<Item = (usize, &Parameter)> {
     bindings.iter().enumerate().filter_map(|(at, it)| match it {
         Binding::Slot(slot) => Some((at, slot)),
@@ -188,7 +188,7 @@ fn slots_of(bindings: &[Binding]) -> impl Iterator<Item = (usize, &Parameter)> {
     })
 }
 
-/// The graph of a function with these slots, ready to be called.
+/// Compiles the graph of a function with these slots.
 fn compile(graph: &Graph, slots: &Slots, settings: Settings, site: Site) -> Result<Arc<Compiled>> {
     let graph = report::graph_stage("effects", || insert_moves(graph, slots, settings.load_elim));
     let graph = match settings.share_graphs {

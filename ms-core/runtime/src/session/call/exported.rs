@@ -1,4 +1,4 @@
-//! Functions that leave the process: the graph of one trace, with the values of everything that it reads besides its
+//! Exports functions from the process: the graph of one trace, with the values of everything that it reads besides its
 //! arguments.
 
 use super::compiled::Compiled;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub struct InputSpec {
     /// The name.
     pub name: String,
-    /// The name of the size of each axis; `None` for the size that the example has.
+    /// The name of the size of each axis; `None` for the size in the example.
     pub axes: Vec<Option<String>>,
 }
 
@@ -31,11 +31,11 @@ pub struct Exported {
 }
 
 impl Exported {
-    /// The function of a graph whose last inputs, of which it has as many, are `constants`.
+    /// Creates the function of a graph. `constants` are the values of its last inputs.
     ///
     /// # Errors
-    /// [`Code::Verify`] for a graph that is not well formed, [`Code::Parse`] for constants that do not fit it; those
-    /// of expanding it.
+    /// [`Code::Verify`] for a graph that is not well formed, [`Code::Parse`] for constants that do not fit it; the
+    /// errors of expanding it.
     fn new(graph: Graph, constants: Vec<Tensor>) -> Result<Self> {
         ops::verify(&graph)?;
         graph.check_symbols()?;
@@ -50,12 +50,12 @@ impl Exported {
         Ok(Self { graph: Arc::new(graph), compiled, constants })
     }
 
-    /// The function of a graph [as text](crate::ir::text), whose inputs from `arguments` on have the values that
-    /// `constant` returns for their names.
+    /// Parses the function of a graph [as text](crate::ir::text). `constant` returns the values of the inputs from
+    /// `arguments` on, by name.
     ///
     /// # Errors
-    /// [`Code::Parse`] for text that is no graph, or inputs without a fitting value; [`Code::Verify`] for a graph that
-    /// is not well formed.
+    /// [`Code::Parse`] for text that is not a graph, or inputs without a fitting value; [`Code::Verify`] for a graph
+    /// that is not well formed.
     pub fn parse(
         text: &str,
         arguments: usize,
@@ -75,23 +75,23 @@ impl Exported {
         Self::new(graph, constants)
     }
 
-    /// Whether the text of the graph means this graph.
+    /// Returns whether parsing the text of the graph yields this graph.
     fn is_read_back(&self) -> bool {
         let read = text::parse(&self.text(), &|name| of_the_library(name));
         read.is_ok_and(|it| canonical_bytes(&it) == canonical_bytes(&self.graph))
     }
 
-    /// The graph as text, which [`Exported::parse`] reads.
+    /// Returns the graph as text for [`Exported::parse`].
     pub fn text(&self) -> String {
         self.graph.to_string()
     }
 
-    /// The graph: its first inputs are those of the function, the others the constants.
+    /// Returns the graph. Its first inputs are those of the function, the others are the constants.
     pub fn graph(&self) -> &Graph {
         &self.graph
     }
 
-    /// The name and the type of each argument.
+    /// Returns the name and the type of each argument.
     pub fn inputs(&self) -> impl ExactSizeIterator<Item = (&str, &Type)> {
         let graph = &*self.graph;
         let count = graph.inputs().len() - self.constants.len();
@@ -99,23 +99,23 @@ impl Exported {
         (0..count).map(move |at| (name(at), graph.ty(graph.inputs()[at])))
     }
 
-    /// The type of each result.
+    /// Returns the type of each result.
     pub fn outputs(&self) -> impl ExactSizeIterator<Item = &Type> {
         self.graph.outputs().iter().map(|&it| self.graph.ty(it))
     }
 
-    /// The name and the value of everything that it reads besides its arguments.
+    /// Returns the name and the value of everything that the function reads besides its arguments.
     pub fn constants(&self) -> impl ExactSizeIterator<Item = (&str, &Tensor)> {
         let first = self.graph.inputs().len() - self.constants.len();
         let name = move |at| self.graph.input_name(first + at).map_or("", |it| it);
         self.constants.iter().enumerate().map(move |(at, it)| (name(at), it))
     }
 
-    /// The results for these arguments.
+    /// Returns the results for these arguments.
     ///
     /// # Errors
-    /// [`Code::Argument`] for a wrong number of them, [`Code::DType`] and [`Code::Shape`] for those of other types;
-    /// those of running it.
+    /// [`Code::Argument`] for a wrong number of arguments, [`Code::DType`] and [`Code::Shape`] for arguments of wrong
+    /// types; the errors of running the function.
     pub fn call(&self, arguments: &[&Tensor]) -> Result<Vec<Tensor>> {
         let wanted = self.inputs().len();
         if arguments.len() != wanted {
@@ -134,17 +134,17 @@ impl Exported {
     }
 }
 
-/// The op of a name, if every program has it.
+/// Returns the op with a name, if every program has it.
 fn of_the_library(name: &str) -> Option<Op> {
     ops::definitions().find(|it| it.info.name == name).map(|it| it.op())
 }
 
-/// Traces `f` on example arguments. Those whose tensors have no spec have the sizes of the examples; arguments
-/// without a name are called by their positions.
+/// Traces `f` on example arguments. Tensors without a spec have the sizes of the examples, and arguments without a name
+/// are named by their positions.
 ///
 /// # Errors
-/// [`Code::Export`] when the function writes parameters, draws random numbers, or calls an op that the program
-/// defines; [`Code::Argument`] for specs that do not fit, [`Code::Sizes`] for sizes of one name that differ; those of
+/// [`Code::Export`] when the function writes parameters, draws random numbers, or calls an op that the program defines.
+/// [`Code::Argument`] for specs that do not fit, [`Code::Sizes`] for conflicting sizes of one name; the errors of
 /// tracing.
 #[track_caller]
 pub fn export<Args: TracedArguments, F>(f: &F, arguments: Args::Refs<'_>, specs: &[InputSpec]) -> Result<Exported>
@@ -160,7 +160,8 @@ where
     F: Function<Args, Output: Tree>,
 {
     let sign = |sink: &mut Sink<'_>| Args::visit(arguments, sink);
-    // Under new identities: a tensor that occurs twice, or that the function also captures, is not one value.
+    // Arguments get new identities: a tensor that occurs twice, or that the function also captures, is more than one
+    // value.
     let fresh = |it: Tensor| it.array().map(|_| it.fresh());
     let given: Vec<Tensor> = visited(sign).into_iter().map(fresh).collect::<Result<_>>()?;
     let types = types(&given, specs)?;
@@ -205,7 +206,7 @@ where
     Ok(exported)
 }
 
-/// The types of arguments with the sizes that their specs name.
+/// Returns the types of arguments with the sizes that their specs name.
 fn types(given: &[Tensor], specs: &[InputSpec]) -> Result<Vec<Type>> {
     let refuse = |message: String| Err(Error::new(Code::Argument, message));
     if specs.len() > given.len() {
@@ -238,14 +239,14 @@ fn types(given: &[Tensor], specs: &[InputSpec]) -> Result<Vec<Type>> {
     Ok(types)
 }
 
-/// Whether the text of a graph can have this name as a word.
+/// Returns whether the text of a graph can contain this name as a word.
 fn is_word(name: &str) -> bool {
     let mut bytes = name.bytes();
     bytes.next().is_some_and(|it| it.is_ascii_alphabetic() || it == b'_')
         && bytes.all(|it| it.is_ascii_alphanumeric() || it == b'_')
 }
 
-/// The names, of which later ones are numbered where they are equal.
+/// Makes names unique by numbering repeated ones.
 fn unique(names: Vec<String>) -> Vec<String> {
     let mut used: FxHashSet<String> = names.iter().cloned().collect();
     let mut met = FxHashSet::default();
@@ -261,7 +262,7 @@ fn unique(names: Vec<String>) -> Vec<String> {
     names.into_iter().map(&mut distinct).collect()
 }
 
-/// An op of the program in a graph, if there is one.
+/// Returns an op in a graph that the program defines, if there is one.
 fn own_op(graph: &Graph) -> Option<&'static str> {
     let all = subgraphs(graph).into_iter().map(|it| &**it).chain([graph]);
     all.flat_map(Graph::nodes).map(|(_, node)| node.op.name()).find(|it| of_the_library(it).is_none())

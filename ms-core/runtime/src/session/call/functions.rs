@@ -1,4 +1,4 @@
-//! All compiled functions by their paths.
+//! Registers all compiled functions by their paths.
 
 use super::JitFn;
 use crate::trace::TypeKey;
@@ -10,7 +10,7 @@ type Functions = FxHashMap<&'static str, SmallVec<[&'static JitFn; 1]>>;
 
 static FUNCTIONS: LazyLock<Mutex<Functions>> = LazyLock::new(Mutex::default);
 
-/// Registers a function of that path with a compiled version.
+/// Registers a function with a compiled version under its path.
 pub(in crate::session) fn register(path: &'static str, function: &'static JitFn) {
     let mut functions = FUNCTIONS.lock().unwrap_or_else(PoisonError::into_inner);
     let known = functions.entry(path).or_default();
@@ -19,12 +19,11 @@ pub(in crate::session) fn register(path: &'static str, function: &'static JitFn)
     }
 }
 
-/// Drops all compiled versions of `function`, so that its next call traces it again and reads its
-/// host state again: statics, files, the environment.
+/// Drops all compiled versions of `function`. Its next call traces it again, and rereads its host state: statics,
+/// files, the environment.
 ///
-/// `function` is the function itself: `ms::retrace(f)` for `#[jit] fn f`, `ms::retrace(Net::run)`
-/// for a method, `ms::retrace(f)` for the argument of `ms::jit(f)`. Closures of one function are
-/// retraced together.
+/// `function` is the function itself: `ms::retrace(f)` for `#[jit] fn f`, `ms::retrace(Net::run)` for a method,
+/// `ms::retrace(f)` for the argument of `ms::jit(f)`. Closures of one function are retraced together.
 ///
 /// ```
 /// use ms_core::{Tensor, ops, session, tensor};
@@ -45,7 +44,7 @@ pub fn retrace<F>(function: F) {
     let path = TypeKey::of::<F>().path();
     let functions = FUNCTIONS.lock().unwrap_or_else(PoisonError::into_inner);
     let found = functions.get(path).cloned().unwrap_or_default();
-    // Dropping may run user code.
+    // Dropping may run user code, so the lock is released first.
     drop(functions);
     found.into_iter().for_each(JitFn::retrace);
 }

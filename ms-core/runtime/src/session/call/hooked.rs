@@ -1,4 +1,4 @@
-//! Calls of cells with hooks.
+//! Calls cells with hooks.
 
 use super::Sign;
 use crate::error::{Code, Error, Result, raise};
@@ -9,18 +9,18 @@ use crate::trace::{
 };
 use std::sync::Arc;
 
-/// The hooks of a cell in a call of it that runs op by op.
+/// The hooks of a cell during an eager call of it.
 pub(super) struct Hooked {
     hooks: Vec<Arc<Hook>>,
     /// The tensors of the arguments.
     given: Vec<Tensor>,
-    /// What the body gets in their places.
+    /// The tensors that replace those of the arguments in the body.
     inputs: Vec<Tensor>,
-    /// Which of them it has got.
+    /// Whether each tensor has been substituted.
     entered: Vec<bool>,
 }
 
-/// The hooks of the cell whose method is called with what `sign` visits; none if it has none.
+/// Returns the hooks of the cell whose method is called; `sign` visits the arguments.
 fn found(sign: Sign<'_>) -> Vec<Arc<Hook>> {
     if generation() == 0 {
         return Vec::new();
@@ -55,7 +55,7 @@ impl Visitor for Own {
     }
 }
 
-/// Refuses to compile a call of a cell with hooks.
+/// Checks that a compiled call is not of a cell with hooks.
 ///
 /// # Errors
 /// [`Code::Hook`].
@@ -64,7 +64,7 @@ pub(super) fn check_unhooked(name: &str, sign: Sign<'_>) -> Result<()> {
 }
 
 impl Hooked {
-    /// The call, after the hooks that run before it; `None` if there are no hooks.
+    /// Prepares a call: runs the hooks that precede it. Returns `None` if there are no hooks.
     #[track_caller]
     pub fn of(sign: Sign<'_>) -> Option<Self> {
         let hooks = found(sign);
@@ -86,7 +86,7 @@ impl Hooked {
         Some(Self { hooks, given, inputs, entered })
     }
 
-    /// An argument as the body gets it; `None` if it is the caller's.
+    /// Returns an argument for the body; `None` if it is the caller's own.
     pub fn enter<T: Arg + ?Sized>(&mut self, arg: &T) -> Option<Box<T>> {
         arg.enter(&mut |it| {
             let next =
@@ -101,7 +101,7 @@ impl Hooked {
         })
     }
 
-    /// Refuses what the body cannot get: other tensors in the places of those in arguments that enter as they are.
+    /// Raises an error if a hook replaced tensors inside an argument that cannot be substituted.
     #[track_caller]
     pub fn check_entered(&self) {
         let is_missing = |at: usize| !self.entered[at] && self.given[at].identity() != self.inputs[at].identity();
@@ -113,7 +113,7 @@ impl Hooked {
         }
     }
 
-    /// The result of the call, after the hooks that run behind it.
+    /// Returns the result of the call after the hooks that follow it.
     #[track_caller]
     pub fn leave<T: Tree>(&self, result: T) -> T {
         let mut results = leaves(&result);
@@ -129,7 +129,7 @@ impl Hooked {
     }
 }
 
-/// The tensors that a hook gave in the place of others, or these.
+/// Returns the tensors with which a hook replaced others, or the old ones.
 #[track_caller]
 fn replaced(given: Option<Vec<Tensor>>, old: Vec<Tensor>) -> Vec<Tensor> {
     match given {
@@ -148,11 +148,11 @@ fn see_gradients(hook: &GradientHook, tensors: &mut [Tensor]) {
     }
 }
 
-/// The tensors of arguments that are neither `self` nor in cells.
+/// The tensors of arguments, excluding `self` and tensors in cells.
 struct Arguments {
     given: Vec<Tensor>,
     of_self: bool,
-    /// The depth of the cell that parts belong to.
+    /// The nesting depth of the enclosing cell.
     cell: Option<usize>,
     depth: usize,
 }

@@ -1,4 +1,4 @@
-//! Functions and closures, compiled: `jit`.
+//! Compiles functions and closures: `jit`.
 
 use super::{JitFn, JitReturn};
 use crate::error::OrRaise;
@@ -30,8 +30,7 @@ impl<Args: TracedArguments, F: Function<Args, Output: JitReturn>> Transform<Args
     }
 }
 
-/// Calls `function`, whose body is `body`; `sign` visits what decides what is built, besides the
-/// arguments.
+/// Calls `function` with the body `body`. `sign` visits everything besides the arguments that determines the graph.
 #[track_caller]
 pub(in crate::session) fn call_compiled<Args: TracedArguments, R: JitReturn>(
     function: &'static JitFn,
@@ -56,11 +55,11 @@ pub(in crate::session) fn call_compiled<Args: TracedArguments, R: JitReturn>(
     }
 }
 
-/// The compiled form of a function, or of a closure that captures nothing: a call traces it once
-/// per signature, compiles the graph, and runs it.
+/// Returns the compiled form of a function, or of a closure without captures. A call traces it once per signature,
+/// compiles the graph, and runs it.
 ///
-/// What the function needs are its arguments; a captured value would be frozen into the graph,
-/// so that a closure that captures is refused when it is compiled by rustc.
+/// All inputs of the function are arguments. A captured value would be frozen into the graph, so rustc rejects a
+/// closure with captures.
 ///
 /// ```
 /// use ms_core::{Tensor, ops, session};
@@ -72,15 +71,15 @@ pub fn jit<'f, Args: TracedArguments, F>(f: F) -> Args::Transformed<'f, Jit<F>>
 where
     F: Function<Args, Output: JitReturn + 'f> + 'f,
 {
-    // Not `F: 'static`, of which rustc would say that `move` helps.
+    // The bound is not `F: 'static`, for which rustc would suggest `move`.
     const { captures_nothing(F::CAPTURES) }
     Args::transformed(Jit { function: site(type_key(&f), Location::caller()), f })
 }
 
-/// Refuses a closure when rustc compiles a call that would freeze what it captures.
+/// Rejects a closure with captures, which a compiled call would freeze, at compile time.
 ///
 /// # Panics
-/// If it captures anything.
+/// Panics if it captures anything.
 #[track_caller]
 pub const fn captures_nothing(captures: bool) {
     if captures {
@@ -90,7 +89,7 @@ pub const fn captures_nothing(captures: bool) {
     }
 }
 
-/// The call site of a closure or function: one for each type.
+/// Returns the call site of a closure or function: one for each type.
 pub(in crate::session) fn site(key: TypeKey, location: &'static Location<'static>) -> &'static JitFn {
     static SITES: LazyLock<Mutex<FxHashMap<TypeKey, &'static JitFn>>> = LazyLock::new(Mutex::default);
     let mut sites = SITES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -129,7 +128,7 @@ mod tests {
     /// Values with the same 64-bit hash are distinguished.
     #[test]
     fn frozen_values_are_told_apart_by_their_content() {
-        // The factor by which the hash multiplies after each word.
+        // The factor of the hash after each word.
         const FACTOR: u64 = 0xf135_7aea_2e62_a9c5;
         let all = [(2u64, 3u64), (1, FACTOR.wrapping_add(3))];
         let hashes = all.map(|it| FxBuildHasher.hash_one(it));

@@ -1,4 +1,4 @@
-//! `&mut` arguments while a compiled function runs on them: results are written over their tensors.
+//! Lends the tensors of `&mut` arguments to a run of a compiled function, which overwrites them with results.
 
 use crate::tensor::{DType, Scalar, Tensor};
 use smallvec::SmallVec;
@@ -8,8 +8,8 @@ use std::sync::LazyLock;
 /// [`Arg::visit`](crate::trace::Arg::visit).
 pub type Place<'a> = &'a mut dyn FnMut(&mut dyn FnMut(&Tensor) -> Tensor);
 
-/// `&mut` arguments without their tensors, in whose places is a number. The tensors are put back when this is dropped,
-/// unless the run has succeeded.
+/// `&mut` arguments from which the tensors were taken and replaced by a blank scalar. Dropping this returns the
+/// tensors, unless the run has succeeded.
 pub(super) struct Lent<'a, 'p> {
     places: &'a mut [Place<'p>],
     pub tensors: LentTensors,
@@ -18,11 +18,11 @@ pub(super) struct Lent<'a, 'p> {
 /// The tensors of `&mut` arguments.
 #[derive(Default)]
 pub(super) struct LentTensors {
-    /// In order; `None` for those that a run has.
+    /// The tensors in order; `None` for those lent to a run.
     kept: SmallVec<[Option<Tensor>; 8]>,
-    /// For each of them its position among the arguments.
+    /// The position of each tensor among the arguments.
     arguments: SmallVec<[usize; 8]>,
-    /// Whether results replace them.
+    /// Whether results replace the tensors.
     replaced: bool,
 }
 
@@ -48,8 +48,8 @@ impl<'a, 'p> Lent<'a, 'p> {
 }
 
 impl LentTensors {
-    /// Gives each tensor to a run for which `input` finds an input by the position among the arguments. Returns, for
-    /// each of them, its number and the input.
+    /// Lends each tensor to a run, if `input` maps its position among the arguments to an input. Returns pairs of the
+    /// tensor's number and the input.
     pub fn give(&mut self, input: impl Fn(usize) -> Option<usize>) -> SmallVec<[(usize, usize); 8]> {
         let mut given = SmallVec::new();
         for (number, (&at, kept)) in self.arguments.iter().zip(&mut self.kept).enumerate() {
@@ -61,12 +61,12 @@ impl LentTensors {
         given
     }
 
-    /// Takes a tensor back from a run that failed.
+    /// Takes back a tensor from a run that failed.
     pub fn put_back(&mut self, number: usize, tensor: Tensor) {
         self.kept[number] = Some(tensor);
     }
 
-    /// Leaves the places to the results of the run.
+    /// Leaves the arguments to the results of the run.
     pub fn replaced(&mut self) {
         self.replaced = true;
     }

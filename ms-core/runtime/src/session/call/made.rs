@@ -1,24 +1,23 @@
-//! The existing compiled graphs, by content.
+//! Interns compiled graphs by content.
 
 use super::compiled::Compiled;
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, Weak};
 
-/// The minimal size of the keys of dropped graphs before they are removed.
+/// The minimum total size of keys before dropped graphs are removed.
 const GONE_BYTES: usize = 64 << 10;
 
 /// The compiled graphs that are still in use, by their canonical bytes and their precision.
 #[derive(Default)]
 pub(super) struct Made {
     table: FxHashMap<Vec<u8>, Weak<Compiled>>,
-    /// The bytes of the keys that were added since dropped graphs were last removed, and the limit
-    /// up to which they are not removed again.
+    /// The size of the keys added since dropped graphs were last removed, and the limit that triggers the next removal.
     added: usize,
     limit: usize,
 }
 
 impl Made {
-    /// The graph of a key, if it is still in use.
+    /// Returns the graph of a key, if it is still in use.
     pub fn get(&self, key: &[u8]) -> Option<Arc<Compiled>> {
         self.table.get(key).and_then(Weak::upgrade)
     }

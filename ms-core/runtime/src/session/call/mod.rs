@@ -1,4 +1,4 @@
-//! Call sites of compiled functions: from the signature of a call to its result.
+//! Implements call sites of compiled functions: from the signature of a call to its result.
 
 mod backward_slots;
 pub(super) mod closure;
@@ -49,27 +49,27 @@ use std::sync::Arc;
 use version::Version;
 use versions::Versions;
 
-/// A compiled function: a `static` at its definition, which the macros emit.
+/// A compiled function: a `static` at its definition that the macros emit.
 pub struct JitFn {
     name: &'static str,
     file: &'static str,
     line: u32,
     source: u64,
     compiles: Compiles,
-    /// Whether only arguments decide what is built.
+    /// Whether the arguments alone determine the graph.
     pure: bool,
     versions: Versions,
     created: Created,
     compilations: Compilations,
 }
 
-/// Where a call is compiled that is not part of the trace of another function.
+/// The condition under which a call is compiled outside of other functions' traces.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Compiles {
     Everywhere,
-    /// In [`Mode::Graph`], as the `construct` of a cell.
+    /// In [`Mode::Graph`], like the `construct` of a cell.
     InGraphMode,
-    /// Nowhere.
+    /// Never.
     Never,
 }
 
@@ -77,17 +77,17 @@ enum Compiles {
 type Sign<'a> = &'a dyn Fn(&mut Sink<'_>);
 
 impl JitFn {
-    /// A function that compiles wherever it is called. `source` is a hash of its text.
+    /// Creates a function that compiles wherever it is called. `source` is a hash of its text.
     pub const fn new(name: &'static str, file: &'static str, line: u32, source: u64) -> Self {
         Self::made(name, file, line, source, Compiles::Everywhere)
     }
 
-    /// A function that compiles in [`Mode::Graph`] only.
+    /// Creates a function that compiles in [`Mode::Graph`] only.
     pub const fn cell(name: &'static str, file: &'static str, line: u32, source: u64) -> Self {
         Self::made(name, file, line, source, Compiles::InGraphMode)
     }
 
-    /// A function that is compiled as a part of others only.
+    /// Creates a function that is compiled only as a part of others.
     pub const fn part(name: &'static str, file: &'static str, line: u32, source: u64) -> Self {
         Self::made(name, file, line, source, Compiles::Never)
     }
@@ -99,34 +99,34 @@ impl JitFn {
         Self { name, file, line, source, compiles, pure: false, versions, created, compilations }
     }
 
-    /// The same function, whose user promises that only its arguments decide what is built.
+    /// Marks the function as pure: its user promises that the arguments alone determine the graph.
     pub const fn pure(mut self) -> Self {
         self.pure = true;
         self
     }
 
-    /// Whether only arguments decide what is built, so that the trace itself can be skipped.
+    /// Returns whether the arguments alone determine the graph, so that the trace itself can be skipped.
     pub fn is_pure(&self) -> bool {
         self.pure
     }
 
-    /// The name, for messages and reports.
+    /// Returns the name, for messages and reports.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Whether it is the user's function with an attribute, which may have options: not a closure or a function of the
-    /// library.
+    /// Returns whether this is the user's function with an attribute, which may have options, rather than a closure or
+    /// a function of the library.
     pub fn is_annotated(&self) -> bool {
         self.source != 0
     }
 
-    /// Where it is defined.
+    /// Returns the definition site.
     pub fn site(&self) -> Site {
         Site { file: self.file, line: self.line, source: self.source }
     }
 
-    /// Number of compiled versions.
+    /// Returns the number of compiled versions.
     pub fn versions(&self) -> usize {
         self.versions.len()
     }
@@ -136,7 +136,7 @@ impl JitFn {
         self.versions.clear();
     }
 
-    /// Begins a call: `sign` visits all arguments.
+    /// Begins a call. `sign` visits all arguments.
     #[track_caller]
     #[inline]
     pub fn begin(&'static self, monomorph: TypeKey, sign: impl Fn(&mut Sink<'_>)) -> Call {
@@ -151,7 +151,7 @@ impl JitFn {
         call
     }
 
-    /// Begins a call that becomes, in a trace, a call of a separate graph, like calls of cells.
+    /// Begins a call that a trace records as a call of a separate graph, like calls of cells.
     #[track_caller]
     #[inline]
     pub fn begin_graph(&'static self, monomorph: TypeKey, marks: Marks, sign: impl Fn(&mut Sink<'_>)) -> Call {
@@ -191,7 +191,7 @@ impl JitFn {
         }
     }
 
-    /// A call whose signature is not computed yet, if it needs one.
+    /// Creates a call. Its signature is computed later, if needed.
     fn call(&'static self, monomorph: TypeKey, location: &'static Location<'static>) -> Call {
         let (mode, settings) = (dispatch_mode(), context::settings());
         let compiles = match self.compiles {
@@ -199,7 +199,7 @@ impl JitFn {
             Compiles::InGraphMode => settings.jit && settings.mode == Mode::Graph,
             Compiles::Never => false,
         };
-        // Between an eager clear and get every op's result is checked.
+        // Between an eager clear and get of the float status, every op's result is checked.
         let compiles = compiles && mode != DispatchMode::Trace && !ops::is_float_status_watched();
         let mut signature = Pooled::empty();
         let state = match compiles {
@@ -214,7 +214,7 @@ impl JitFn {
     }
 }
 
-/// A call of a compiled function between its begin and its result.
+/// A call of a compiled function from its begin to its result.
 pub struct Call {
     function: &'static JitFn,
     location: &'static Location<'static>,
@@ -232,7 +232,7 @@ enum State {
     Unknown,
     /// The body runs as plain Rust with eager ops.
     Eager,
-    /// The body runs like that, and an observer or hooks see the call.
+    /// The body runs eagerly, and an observer or hooks follow the call.
     Seen(Box<(Option<Observed>, Option<Hooked>)>),
     /// The body runs inside the trace of its caller, as the call of the cell at this path.
     Inline(Option<Rc<str>>),
@@ -240,11 +240,11 @@ enum State {
     Graph(Box<GraphCall>, Option<Rc<str>>),
     /// A version exists.
     Ready(Arc<Version>),
-    /// The cache has the trace of another process; taken once.
+    /// The cache has the trace of another process. It is taken once.
     Stored(Option<Box<(PureSlot, Stored)>>),
     /// The body is traced.
     Trace(Box<Tracing>),
-    /// The arguments do not match their declaration; returned once.
+    /// The arguments do not match their declaration. The error is returned once.
     Refused(Option<Error>),
 }
 
@@ -254,7 +254,7 @@ impl Call {
         matches!(self.state, State::Unknown)
     }
 
-    /// Looks up the version of the signature; returns whether that completes the preparation.
+    /// Looks up the version of the signature, and returns whether that completes the preparation.
     fn find(&mut self) -> bool {
         if let Some(error) = self.signature.refused() {
             let error = error.with_op(self.function.name).at(self.location);
@@ -285,13 +285,13 @@ impl Call {
         };
     }
 
-    /// The stored trace of another process, or the beginning of the trace of the body.
+    /// Returns the stored trace of another process, or begins the trace of the body.
     fn trace(&self, sign: Sign<'_>) -> State {
         if let Err(error) = check_unhooked(self.function.name, sign) {
             return State::Refused(Some(error.at(self.location)));
         }
         self.function.compilations.check_sizes(self, sign);
-        // Traces of other processes have seen other hooks.
+        // Traces of other processes may depend on different hooks.
         let place = if generation() == 0 { self.place(sign) } else { None };
         match place.as_ref().and_then(|it| self.stored(it)) {
             Some(stored) => State::Stored(place.map(|it| Box::new((it, stored)))),
@@ -299,7 +299,7 @@ impl Call {
         }
     }
 
-    /// The result of an existing version.
+    /// Returns the result of an existing version.
     #[track_caller]
     pub fn cached<R: JitReturn>(&mut self) -> Option<R> {
         let result = match &mut self.state {
@@ -326,8 +326,8 @@ impl Call {
         Some(result.map_or_else(|error| R::refuse(in_compiled(error, name, location, &self.signature)), R::join))
     }
 
-    /// Like [`Call::cached`], with donated arguments: results may reuse their memory. The arguments
-    /// are left in place if the body has to run.
+    /// Returns a result like [`Call::cached`], with donated arguments: results may reuse their memory. The arguments
+    /// stay in place if the body has to run.
     #[track_caller]
     pub fn donating<R: JitReturn>(&mut self, arguments: &mut Option<impl Sized>) -> Option<R> {
         self.donates = true;
@@ -345,8 +345,8 @@ impl Call {
         result
     }
 
-    /// Like [`Call::cached`], where results are written over the tensors of the `&mut` arguments `places`, and of
-    /// donated arguments. If the run fails, the `&mut` arguments have their tensors again; if it succeeds, the caller
+    /// Returns a result like [`Call::cached`]. Results overwrite the tensors of the `&mut` arguments `places` and of
+    /// donated arguments. If the run fails, the `&mut` arguments get their tensors back. If it succeeds, the caller
     /// writes them.
     #[track_caller]
     pub fn lending<R: JitReturn>(&mut self, places: &mut [Place<'_>], arguments: &mut Option<impl Sized>) -> Option<R> {
@@ -365,15 +365,15 @@ impl Call {
         Some(result.map_or_else(|error| R::refuse(in_compiled(error, name, location, &self.signature)), R::join))
     }
 
-    /// Traces the body, if a parameter of the version that was found is dropped, or the version does not
-    /// run on the device of the arguments.
+    /// Traces the body again if the version that was found cannot run: a parameter is dropped, or the arguments are on
+    /// another device.
     #[cold]
     fn trace_anew<R>(&mut self) -> Option<R> {
         self.state = State::Trace(Box::new(Tracing::new(self, None)));
         None
     }
 
-    /// A donated argument as the body sees it.
+    /// Returns a donated argument for the body.
     #[track_caller]
     pub fn take<T: Tree>(&mut self, argument: T) -> T {
         let entered = match self.enter(&argument) {
@@ -383,7 +383,7 @@ impl Call {
         entered.unwrap_or(argument)
     }
 
-    /// The tracer that the body runs in, if it is traced.
+    /// Returns the tracer of the body, if it is traced.
     pub(super) fn tracer(&self) -> Option<Rc<Tracer>> {
         match &self.state {
             State::Trace(tracing) => Some(tracing.tracer.clone()),
@@ -391,7 +391,7 @@ impl Call {
         }
     }
 
-    /// An argument as the body sees it.
+    /// Returns an argument for the body.
     #[track_caller]
     pub fn enter<'a, T: Arg + ?Sized>(&mut self, arg: &'a T) -> Entered<'a, T> {
         let entered = match &mut self.state {
@@ -405,7 +405,7 @@ impl Call {
         entered.map_or(Entered::Given(arg), Entered::Traced)
     }
 
-    /// The result of running `body`: traced and compiled, or eagerly.
+    /// Returns the result of `body`: traced and compiled, or run eagerly.
     #[track_caller]
     pub fn finish<R: JitReturn>(mut self, body: impl FnOnce() -> R) -> R {
         let (name, location) = (self.function.name, self.location);
@@ -446,8 +446,8 @@ impl Call {
     }
 }
 
-/// Runs a version; `None` if a parameter of it is dropped. Donated arguments have moved to the
-/// signature by now.
+/// Runs a version; returns `None` if a parameter of it is dropped. Donated arguments have already moved to the
+/// signature.
 #[track_caller]
 fn run<T: Tree + 'static>(version: &Version, signature: &mut Signature, donates: bool) -> Option<Result<T>> {
     match donates {
@@ -456,8 +456,8 @@ fn run<T: Tree + 'static>(version: &Version, signature: &mut Signature, donates:
     }
 }
 
-/// The error of a run of a compiled function: at the line in the function, if that is known, or at
-/// that of the call.
+/// Adds a source location to the error of a compiled function's run: that in the function, if it is known, or that of
+/// the call.
 #[cold]
 fn in_compiled(error: Error, name: &str, location: &'static Location<'static>, signature: &Signature) -> Error {
     error.at(location).within(format!("`{name}` at {location}")).with_sizes(signature.symbols())

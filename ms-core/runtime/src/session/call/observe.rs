@@ -1,4 +1,4 @@
-//! Observation of the calls of cells whose bodies run op by op.
+//! Observes calls of cells whose bodies run op by op.
 
 use crate::tensor::Tensor;
 use crate::trace::{Sink, cell_path};
@@ -6,24 +6,24 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Sees the calls of cells on a thread; see [`observe_calls`].
+/// Observes the calls of cells on a thread; see [`observe_calls`].
 pub trait CallObserver {
-    /// The cell at a path is called.
+    /// Called when the call of the cell at a path begins.
     fn begins(&self, path: &str);
 
-    /// The call returned these tensors.
+    /// Called when the call returns these tensors.
     fn ends(&self, path: &str, results: &[Tensor]);
 }
 
-/// An observer, and a number for its paths that no trace has.
+/// An observer, and a number for its paths that differs from those of traces.
 type Observation = (u64, Rc<dyn CallObserver>);
 
 thread_local! {
     static CURRENT: RefCell<Option<Observation>> = const { RefCell::new(None) };
 }
 
-/// Runs `f`, and lets an observer see the calls of cells on this thread that run op by op: those outside of
-/// traces, while `jit` of the context is off. The first cell that is called is the root of all paths.
+/// Runs `f`, and reports to an observer the calls of cells on this thread that run op by op. These are the calls
+/// outside of traces, while `jit` of the context is off. The first cell that is called is the root of all paths.
 pub fn observe_calls<R>(observer: Rc<dyn CallObserver>, f: impl FnOnce() -> R) -> R {
     static NEXT: AtomicU64 = AtomicU64::new(u64::MAX);
     struct Restore(Option<Observation>);
@@ -44,7 +44,7 @@ pub(super) struct Observed {
 }
 
 impl Observed {
-    /// What observes the call whose arguments `sign` visits.
+    /// Returns the observer of the call; `sign` visits its arguments.
     pub fn of(sign: &dyn Fn(&mut Sink<'_>)) -> Option<Self> {
         let (number, observer) = CURRENT.with_borrow(Clone::clone)?;
         let path = cell_path(number, sign)?;

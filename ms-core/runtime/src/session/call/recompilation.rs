@@ -1,4 +1,4 @@
-//! Warnings about functions that are compiled again and again, and the cause.
+//! Warns about functions that are recompiled repeatedly, and names the cause.
 
 use super::varying_sizes::{self, MANY_VERSIONS};
 use super::{Call, JitFn, Sign};
@@ -11,10 +11,10 @@ use std::fmt::Write as _;
 use std::panic::Location;
 use std::sync::{Mutex, PoisonError};
 
-/// The number of versions of one function from which on a warning is printed.
+/// The number of versions of one function that triggers a warning.
 const MANY: usize = 8;
 
-/// The facts that one version was compiled for: every part of its arguments, with its path.
+/// The facts for which one version was compiled: every part of its arguments, with its path.
 #[derive(Default)]
 pub(in crate::session) struct Facts {
     path: Vec<String>,
@@ -46,7 +46,7 @@ impl Facts {
             path.push_str(part);
         }
         match self.facts.last_mut() {
-            // A host value of several words is one fact.
+            // A host value that spans several words is one fact.
             Some(last) if last.path == path && kind == Kind::Host => {
                 let _ = write!(last.value, " {}", value.to_string());
             }
@@ -54,8 +54,8 @@ impl Facts {
         }
     }
 
-    /// The facts in which two versions differ, of the later one, with their values in the other.
-    /// Sizes are not among them: [`super::varying_sizes`] handles those.
+    /// Returns the facts in which two versions differ, with the values of the later and the earlier version. Excludes
+    /// sizes, which [`super::varying_sizes`] handles.
     fn differences<'a>(&'a self, earlier: &'a Self) -> Vec<(&'a Fact, &'a Fact)> {
         let mut places: FxHashMap<(&str, Kind), &Fact> = FxHashMap::default();
         for it in &earlier.facts {
@@ -98,8 +98,8 @@ impl Visitor for Facts {
     }
 }
 
-/// What is known of the compilations of a function, to warn of them: by its type arguments, and, if it is a function of
-/// the library, by the line that calls it.
+/// The compilation history of a function, for warnings, by its type arguments. For a library function, the caller's
+/// source location is part of the key.
 pub(super) struct Compilations(Mutex<FxHashMap<Caller, Compiled>>);
 
 type Caller = (TypeId, Option<&'static Location<'static>>);
@@ -109,9 +109,9 @@ struct Compiled {
     count: usize,
     /// The facts of the last version.
     last: Facts,
-    /// The paths that were named.
+    /// The paths that warnings have named.
     warned: Vec<String>,
-    /// Whether the warning about changing sizes was printed.
+    /// Whether the warning about varying sizes was printed.
     sizes: bool,
 }
 
@@ -126,8 +126,8 @@ impl Compilations {
         f(known.entry((call.monomorph.id(), line)).or_default())
     }
 
-    /// Warns once about the argument whose sizes make the function compile again and again; `sign` visits the arguments
-    /// of `call`, for which there is no version.
+    /// Warns once about the argument whose sizes cause repeated recompilation. `sign` visits the arguments of `call`,
+    /// which has no version.
     pub fn check_sizes(&self, call: &Call, sign: Sign<'_>) {
         let Call { function, monomorph, location, .. } = *call;
         if function.versions() < MANY_VERSIONS || self.of(call, |it| it.sizes) {
@@ -137,7 +137,7 @@ impl Compilations {
         let arguments = |all: &[&[Type]]| varying_sizes::warning(described, all, &call.signature, sign);
         let Some(warning) = function.versions.arguments(monomorph.id(), arguments) else { return };
         if !self.of(call, |it| std::mem::replace(&mut it.sizes, true)) {
-            // The options of an annotated function stand where it is defined; a function of the library is called.
+            // Options of an annotated function are at its definition. A library function has only its call.
             warn(match function.is_annotated() {
                 true => warning.at_line(&format!("{}:{}", function.file, function.line)),
                 false => warning.at(location).in_calls(),
@@ -145,7 +145,7 @@ impl Compilations {
         }
     }
 
-    /// Warns of a function that is compiled again and again, given the facts of a new version.
+    /// Warns if a function is recompiled repeatedly. `facts` are those of a new version.
     pub fn check(&self, call: &Call, facts: Facts) {
         let warning = self.of(call, |it| {
             it.count += 1;

@@ -1,4 +1,4 @@
-//! Versions of pure functions that another process traced.
+//! Restores versions of pure functions that another process traced.
 
 use super::compiled::Compiled;
 use super::version::{Parts, Source, Version, template as template_of};
@@ -19,7 +19,7 @@ pub(super) struct Stored {
 }
 
 impl Call {
-    /// The location of the function in the cache, if it is pure.
+    /// Returns the location of the function in the cache, if it is pure.
     pub(super) fn place(&self, sign: Sign<'_>) -> Option<PureSlot> {
         if !self.function.pure || self.mode == DispatchMode::Tape {
             return None;
@@ -27,7 +27,7 @@ impl Call {
         report::stage("key", || PureSlot::of(self.function, self.monomorph, self.settings, sign))
     }
 
-    /// The stored trace of another process.
+    /// Returns the stored trace of another process.
     pub(super) fn stored(&self, place: &PureSlot) -> Option<Stored> {
         // Verification needs the trace.
         if verifies() {
@@ -40,7 +40,7 @@ impl Call {
         Some(Stored { entry, compiled })
     }
 
-    /// The version that another process traced, if its result can be rebuilt.
+    /// Restores the version that another process traced, if its result can be rebuilt.
     pub(super) fn restore<R: JitReturn>(&self, place: &PureSlot, stored: Stored) -> Option<Arc<Version>> {
         let Stored { entry, compiled } = stored;
         let slot = |at: &usize| place.parameters[*at].clone();
@@ -67,8 +67,8 @@ impl Call {
         Some(version)
     }
 
-    /// Stores a version of a pure function for later processes, if only its arguments and their
-    /// parameters occur in it.
+    /// Stores a version of a pure function for later processes, if it refers only to its arguments and their
+    /// parameters.
     pub(super) fn keep(place: PureSlot, parts: &Parts, words: Vec<u64>) {
         let input = |it: &Source| match it {
             Source::Argument(at) => Some(Input::Argument(*at)),

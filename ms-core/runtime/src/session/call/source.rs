@@ -1,4 +1,4 @@
-//! Graphs that are created on demand: expanded, differentiated, at sizes.
+//! Creates graphs on demand: expanded, differentiated, at constant sizes.
 
 use crate::effects::{float_status, has_float_status};
 use crate::error::{Code, Error, Result};
@@ -14,36 +14,37 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A graph whose transforms are expanded; the source of compiled code.
+/// A graph with expanded transforms: the source of compiled code.
 pub(in crate::session) struct Source {
     origin: Origin,
     graph: OnceCell<Graph>,
-    /// Of a graph with symbols: optimised for all sizes, by the composites that remain.
+    /// The graph optimised for all sizes, by pass context, if it has symbols.
     optimized: Mutex<Vec<(PassContext, Arc<Graph>)>>,
-    /// Of a graph with symbols: whether it means the same for all sizes; of one at sizes: whether it is made from that.
+    /// Whether one expansion is valid for all sizes, for a graph with symbols. For a graph at constant sizes, whether
+    /// it is derived from that expansion.
     decided: OnceLock<bool>,
     /// The time that creating the graph took.
     took: OnceLock<Duration>,
     /// Whether gradients are added in the same order as eagerly.
     in_order: bool,
-    /// Whether functions with other lines have the same graph.
+    /// Whether functions with other source locations share the graph.
     shares_lines: AtomicBool,
 }
 
 /// The origin of a graph.
 enum Origin {
-    /// It is given.
+    /// Created by [`Source::given`].
     Given,
-    /// Unknown: it was traced by another process.
+    /// Unknown: another process traced it.
     Unknown {
         /// The number of its inputs and outputs.
         counts: [usize; 2],
     },
     /// A traced graph.
     Traced(Graph),
-    /// The derivative of another.
+    /// A derivative of another graph.
     Derivative { of: Arc<Source>, wrt: Vec<usize>, part: Part },
-    /// One of symbolic sizes.
+    /// A graph with symbols at constant sizes.
     Sizes { of: Arc<Source>, sizes: Vec<(String, usize)> },
 }
 
@@ -62,42 +63,41 @@ impl Source {
         Arc::new(Self { origin, graph, optimized, decided, took, in_order, shares_lines: AtomicBool::new(false) })
     }
 
-    /// A graph as it was traced, expanded here.
+    /// Creates the source of a graph and expands it.
     ///
     /// # Errors
-    /// Those of expanding.
+    /// The errors of expanding.
     pub fn given(graph: &Graph, in_order: bool) -> Result<Arc<Self>> {
         let source = Self::new(Origin::Given, in_order);
         source.set(graph, Duration::ZERO)?;
         Ok(source)
     }
 
-    /// A graph as it was traced.
+    /// Creates the source of a traced graph.
     pub fn of_trace(graph: Graph, in_order: bool) -> Arc<Self> {
         Self::new(Origin::Traced(graph), in_order)
     }
 
-    /// A graph that another process traced, with this many inputs and outputs. It can be loaded
-    /// from a cache, but not created.
+    /// Creates the source of a graph that another process traced. It can be loaded from a cache, but not created.
     pub fn unknown(inputs: usize, outputs: usize) -> Arc<Self> {
         Self::new(Origin::Unknown { counts: [inputs, outputs] }, false)
     }
 
-    /// A part of the derivative of this one.
+    /// Returns a part of this graph's derivative.
     pub fn derivative(self: &Arc<Self>, wrt: &[usize], part: Part) -> Arc<Self> {
         Self::new(Origin::Derivative { of: self.clone(), wrt: wrt.to_vec(), part }, self.in_order)
     }
 
-    /// This graph at sizes of its symbols.
+    /// Returns this graph at constant sizes of its symbols.
     pub fn at(self: &Arc<Self>, sizes: &[(&str, usize)]) -> Arc<Self> {
         let sizes = sizes.iter().map(|&(name, size)| (name.to_owned(), size)).collect();
         Self::new(Origin::Sizes { of: self.clone(), sizes }, self.in_order)
     }
 
-    /// The graph.
+    /// Returns the graph.
     ///
     /// # Errors
-    /// Those of expanding.
+    /// The errors of expanding.
     pub fn graph(&self) -> Result<&Graph> {
         let make = || {
             let start = Instant::now();
@@ -138,15 +138,15 @@ impl Source {
         Ok(())
     }
 
-    /// The graph that code is generated from; derivatives are taken of the other one.
+    /// Returns the graph from which code is generated. Derivatives use the graph before optimisation.
     ///
     /// # Errors
-    /// Those of expanding.
+    /// The errors of expanding.
     pub fn optimized(&self, context: &PassContext) -> Result<Graph> {
         match &self.origin {
             // A graph with symbols is optimised once for all sizes.
             Origin::Sizes { of, sizes } if self.is_decided() => {
-                // This reports shapes that do not fit; passes preserve the types of those that do.
+                // This reports shapes that do not fit. Passes preserve the types of those that do.
                 self.graph()?;
                 let optimized = of.optimized_for_sizes(context)?;
                 let made = || transform::specialized(&optimized, &by_name(sizes)).map(Cow::Owned);
@@ -156,7 +156,7 @@ impl Source {
         }
     }
 
-    /// The graph as it was traced, if this is one.
+    /// Returns the traced graph, if this is one.
     fn as_traced(&self) -> Option<&Graph> {
         match &self.origin {
             Origin::Traced(graph) => Some(graph),
@@ -164,7 +164,7 @@ impl Source {
         }
     }
 
-    /// The graph as it was traced, if this is one, or one of its symbolic sizes.
+    /// Returns the traced graph, if this is one or a traced graph at constant sizes.
     pub fn as_traced_or_sized(&self) -> Option<&Graph> {
         match &self.origin {
             Origin::Sizes { of, .. } => of.as_traced(),
@@ -172,8 +172,8 @@ impl Source {
         }
     }
 
-    /// Whether a graph with symbols means the same for all sizes, so that it is expanded and optimised once; at sizes,
-    /// whether it is made from that.
+    /// Returns whether one expansion of a graph with symbols is valid for all sizes, so that it is expanded and
+    /// optimised once. For a graph at constant sizes, returns whether it is derived from that expansion.
     fn is_decided(&self) -> bool {
         let decided = || match &self.origin {
             Origin::Traced(traced) => transform::is_decided(traced) && self.graph().is_ok_and(transform::is_decided),
@@ -186,7 +186,7 @@ impl Source {
         *self.decided.get_or_init(decided)
     }
 
-    /// The graph with symbols, optimised once for all sizes.
+    /// Returns the graph with symbols, optimised once for all sizes.
     fn optimized_for_sizes(&self, context: &PassContext) -> Result<Arc<Graph>> {
         let mut known = self.optimized.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, graph)) = known.iter().find(|it| it.0 == *context) {
@@ -197,7 +197,7 @@ impl Source {
         Ok(made)
     }
 
-    /// The traced graph, to whose nodes errors at run time refer.
+    /// Returns the traced graph, to whose nodes errors at run time refer.
     pub fn traced(&self) -> Option<&Graph> {
         match &self.origin {
             Origin::Traced(graph) => Some(graph),
@@ -207,7 +207,7 @@ impl Source {
         }
     }
 
-    /// The graph whose results are those of a run, with constant sizes; as it was traced, if this is no derivative.
+    /// Returns a graph with the results of a run and constant sizes: the traced one, if this is not a derivative.
     pub fn at_run(&self) -> Option<Cow<'_, Graph>> {
         match &self.origin {
             Origin::Traced(graph) => Some(Cow::Borrowed(graph)),
@@ -219,12 +219,12 @@ impl Source {
         }
     }
 
-    /// Notes that a function with other lines has the same graph.
+    /// Records that a function with other source locations shares the graph.
     pub fn share_lines(&self) {
         self.shares_lines.store(true, Ordering::Relaxed);
     }
 
-    /// Whether every function that has this graph has the same source locations.
+    /// Returns whether all functions with this graph have the same source locations.
     pub fn has_own_lines(&self) -> bool {
         match &self.origin {
             Origin::Derivative { of, .. } | Origin::Sizes { of, .. } => of.has_own_lines(),
@@ -232,15 +232,15 @@ impl Source {
         }
     }
 
-    /// Whether the graph cannot be created in this process.
+    /// Returns whether the graph cannot be created in this process.
     pub fn is_unknown(&self) -> bool {
         matches!(self.origin, Origin::Unknown { .. })
     }
 
-    /// The number of outputs.
+    /// Returns the number of outputs.
     ///
     /// # Errors
-    /// Those of expanding.
+    /// The errors of expanding.
     pub fn results(&self) -> Result<usize> {
         match &self.origin {
             Origin::Traced(graph) => Ok(graph.outputs().len()),
@@ -248,8 +248,7 @@ impl Source {
         }
     }
 
-    /// Whether a stored program matches this graph, as far as that is known without creating the
-    /// graph.
+    /// Returns whether a stored program matches this graph, as far as is known without creating the graph.
     pub fn fits(&self, program: &Interface, split: &Split) -> bool {
         let (inputs, outputs) = (program.inputs.len(), program.outputs.len());
         match &self.origin {
@@ -274,7 +273,7 @@ impl Source {
         }
     }
 
-    /// The time that creating the graph took, if it was created.
+    /// Returns the time that creating the graph took, if it was created.
     pub fn took(&self) -> Duration {
         self.took.get().copied().unwrap_or_default()
     }

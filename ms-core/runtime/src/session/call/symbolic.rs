@@ -1,5 +1,5 @@
-//! Compiled graphs with symbolic sizes: traced and optimised once, compiled once for each set of
-//! sizes, with kernels that all of them share.
+//! Compiles graphs with symbolic sizes. They are traced and optimised once, and compiled once for each set of sizes,
+//! with kernels that all of them share.
 
 use super::compiled::Compiled;
 use crate::error::{Code, Error, Result};
@@ -14,10 +14,10 @@ const READY_BYTES: usize = 64 << 20;
 
 type Sizes = SmallVec<[usize; 2]>;
 
-/// The symbols of a graph, and the graphs of constant sizes so far.
+/// The symbols of a graph, and its instances at constant sizes so far.
 pub struct Sized {
     symbols: Vec<Symbol>,
-    /// Other dimensions of inputs in which symbols occur, and where.
+    /// The other dimensions of inputs that contain symbols: input, axis, and dimension.
     others: Vec<(usize, usize, Dim)>,
     ready: Lru<Sizes, AtSizes, READY_BYTES>,
 }
@@ -41,7 +41,7 @@ struct Symbol {
 }
 
 impl Sized {
-    /// The symbols of a graph; `None` if all sizes are constant.
+    /// Returns the symbols of a graph; `None` if all sizes are constant.
     ///
     /// # Errors
     /// [`Code::Shape`] if no dimension of an input determines a symbol.
@@ -73,10 +73,10 @@ impl Sized {
         Ok(Some(Self { symbols, others, ready: Lru::new() }))
     }
 
-    /// The graph for the sizes of these inputs, created by `make` for new ones.
+    /// Returns the graph for the sizes of these inputs. `make` creates it for new sizes.
     ///
     /// # Errors
-    /// [`Code::Shape`] if inputs disagree; those of `make`.
+    /// [`Code::Shape`] if inputs disagree; the errors of `make`.
     pub fn at(
         &self,
         inputs: &[&Array],

@@ -1,14 +1,14 @@
-//! Warnings about arguments whose changing sizes make a function compile again and again.
+//! Warns about arguments with varying sizes, which cause repeated recompilation.
 
 use crate::error::{Code, Error};
 use crate::tensor::{Parameter, Tensor, Type};
 use crate::trace::{Name, Signature, Sink, Visitor};
 
-/// The number of versions from which on the warning is printed.
+/// The number of versions that triggers the warning.
 pub const MANY_VERSIONS: usize = 8;
 
-/// The warning for one more version of `function`, if the existing versions, given by the types
-/// of their tensors, differ from this call in sizes of one argument only. `annotated` functions can declare sizes.
+/// Returns the warning for one more version of `function`, if the existing versions differ from this call only in sizes
+/// of one argument. The types of their tensors represent the versions. `annotated` functions can declare sizes.
 pub fn warning(
     (function, annotated): (&str, bool),
     versions: &[&[Type]],

@@ -1,4 +1,4 @@
-//! A compiled version of a function, and its runs.
+//! Implements a compiled version of a function, and its runs.
 
 use super::backward_slots::BackwardSlots;
 use super::compiled::Compiled;
@@ -31,42 +31,42 @@ pub(super) enum Source {
     Captured(Tensor),
 }
 
-/// The source of an input of a version when it runs.
+/// The source of a version's input when it runs.
 #[derive(Clone, Copy, PartialEq)]
 enum InputSource {
     Argument,
     Captured,
     /// The values of the slots that are only read.
     Read,
-    /// The slots that it only reads and that have a value on each thread.
+    /// The slots that the version only reads and that have a value on each thread.
     OfThread,
     /// The slots that the version writes.
     Written,
 }
 
-/// Consecutive inputs of a version that are consecutive in their source: a model's parameters are one run of inputs.
+/// Consecutive inputs of a version that are consecutive in their source. A model's parameters are one run of inputs.
 struct InputRun {
     source: InputSource,
     range: Range<usize>,
 }
 
-/// What a run reads besides what the version holds, and the slots that it writes.
+/// The values that a run reads besides those that the version holds.
 struct Given<'a> {
     arguments: &'a [Tensor],
     /// The values of the slots that are only read.
     read: Option<Arc<[Tensor]>>,
-    /// Those of the slots that have a value on each thread.
+    /// The values of the slots that have a value on each thread.
     of_thread: SmallVec<[Tensor; 2]>,
 }
 
 /// A compiled function for one signature.
 ///
-/// It keeps no parameter alive: when one of those that it is bound to, or that its signature names,
-/// is dropped, no call can have its signature any more, and it is dropped too.
+/// A version keeps no parameter alive. It is dropped when a parameter to which it is bound, or which its signature
+/// names, is dropped. No later call can have its signature then.
 pub(super) struct Version {
     home: &'static Versions,
     signature: Box<[u64]>,
-    /// The types of which the signature contains only hashes.
+    /// The types that the signature contains only as hashes.
     types: Box<[TypeId]>,
     /// The hash of the signature.
     pub(super) hash: u64,
@@ -76,27 +76,27 @@ pub(super) struct Version {
     pub(super) used: AtomicU64,
     /// Whether a parameter is dropped.
     pub(super) dead: AtomicBool,
-    /// The bytes that it takes besides its compiled code.
+    /// The size in bytes, without its compiled code.
     pub(super) bytes: usize,
     pub(super) compiled: Arc<Compiled>,
     backward_slots: Option<BackwardSlots>,
     inputs: Box<[InputRun]>,
-    /// By input, a state if the version writes its slot.
+    /// The donation terms of each input: a state if the version writes its slot.
     donations: Box<[Donation]>,
     captured: Vec<Tensor>,
     /// The inputs that are states of generators, which follow the other inputs to their device.
     states: Box<[usize]>,
-    /// Slots that it reads and does not write.
+    /// Slots that the version reads and does not write.
     reads: Option<Gathered>,
-    /// Those of them that have a value on each thread; they belong to the process.
+    /// Slots among these that have a value on each thread. They belong to the process.
     of_thread: Vec<Parameter>,
     writes: Vec<WeakParameter>,
-    /// Those that are shared with other threads, in the order of their identities, so that two
-    /// runs never deadlock.
+    /// The written slots that are shared with other threads, in the order of their identities, so that two runs never
+    /// deadlock.
     locks: Box<[usize]>,
     /// Whether another process traced it, so that it has no derivatives.
     pub untraced: bool,
-    /// The traced result, whose tensors are replaced by those of a run.
+    /// The traced result. Tensors of a run replace its tensors.
     template: Box<dyn Any + Send + Sync>,
 }
 
@@ -104,13 +104,13 @@ pub(super) struct Version {
 pub(super) struct Parts {
     /// The graph.
     pub compiled: Arc<Compiled>,
-    /// The graph for a tape, if it is another one.
+    /// The graph for a tape, if it is a different one.
     pub backward_slots: Option<BackwardSlots>,
     /// The sources of its inputs.
     pub inputs: Vec<Source>,
     /// The number of outputs before those that are written to parameters.
     pub results: usize,
-    /// The parameters that its last outputs are written to.
+    /// The parameters to which its last outputs are written.
     pub writes: Vec<Parameter>,
     /// Whether another process traced it.
     pub untraced: bool,
@@ -118,14 +118,15 @@ pub(super) struct Parts {
     pub template: Box<dyn Any + Send + Sync>,
 }
 
-/// The structure of a result, whose tensors are replaced by those of a run. The traced ones must not be kept.
+/// Returns the structure of a result, in which tensors of a run replace the traced ones. The traced tensors must not be
+/// kept alive.
 pub(super) fn template<T: Tree + Send + Sync + 'static>(result: &T) -> Box<dyn Any + Send + Sync> {
     let blank = Tensor::from_number(Scalar::Float(0.0), DType::F32);
     Box::new(result.rebuild(&mut |_| blank.clone()).as_template())
 }
 
 impl Version {
-    /// The version for a signature with the parameters `shown`, one of the versions of `home`.
+    /// Creates the version for a signature with the parameters `shown`, as one of the versions of `home`.
     pub fn new(home: &'static Versions, signature: &Signature, shown: &[Parameter], parts: Parts) -> Arc<Self> {
         let Parts { compiled, backward_slots, inputs, results, writes, untraced, template } = parts;
         let (mut captured, mut reads, mut of_thread) = (Vec::new(), Vec::new(), Vec::new());
@@ -196,31 +197,31 @@ impl Version {
         version
     }
 
-    /// Whether it is the version for a signature.
+    /// Returns whether this is the version for a signature.
     #[inline]
     pub(super) fn is_of(&self, signature: &Signature) -> bool {
         *self.signature == *signature.words() && *self.types == *signature.type_ids()
     }
 
-    /// The type arguments of its function, with which every signature begins.
+    /// Returns the type arguments of its function, with which every signature begins.
     pub(super) fn monomorph(&self) -> Option<TypeId> {
         self.types.first().copied()
     }
 
-    /// Whether it has the same signature as another one.
+    /// Returns whether it has the same signature as another version.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         self.signature == other.signature && self.types == other.types
     }
 
-    /// Runs it on the tensors among the arguments; `None` if a parameter is dropped, or the version does
-    /// not [run](Self::runs_on) where they are.
+    /// Runs the version on the tensors among the arguments. Returns `None` if a parameter is dropped, or the version
+    /// does not [run](Self::runs_on) on the arguments' device.
     ///
     /// # Errors
-    /// Those of an op at run time.
+    /// The errors of ops at run time.
     #[track_caller]
     #[inline]
     pub fn run<T: Tree + 'static>(&self, arguments: &[Tensor]) -> Option<Result<T>> {
-        // Moving outputs from result to result takes a notable part of a small run.
+        // Moving outputs from result to result takes a significant part of a small run.
         let mut outputs = Outputs::new();
         let run = match self.writes.is_empty() {
             true => self.run_to(&mut outputs, arguments, &[])?,
@@ -233,7 +234,7 @@ impl Version {
         Some(run.map(|()| self.result(&mut outputs)))
     }
 
-    /// Runs it with the slots that it writes; `to` becomes the tensors of the result.
+    /// Runs the version with the slots that it writes, and stores the tensors of the result in `to`.
     #[track_caller]
     fn run_to(&self, to: &mut Outputs, arguments: &[Tensor], writes: &[Parameter]) -> Option<Result<()>> {
         match dispatch_mode() {
@@ -255,11 +256,10 @@ impl Version {
         }
     }
 
-    /// Like [`Version::run`], with donated arguments. Results are written over tensors that are `lent`, which are
-    /// back if the run fails.
+    /// Runs the version like [`Version::run`], with donated arguments. Results overwrite tensors that are `lent`, which
+    /// are returned if the run fails.
     ///
-    /// # Errors
-    /// As for [`Version::run`].
+    /// # Errors See [`Version::run`].
     #[track_caller]
     pub fn run_donating<T: Tree + 'static>(
         &self,
@@ -269,7 +269,7 @@ impl Version {
         let writes = upgraded(&self.writes)?;
         let alone = self.lock(&writes);
         if self.untraced && !is_host_only() {
-            // The arguments are given up, so that the body cannot be traced any more.
+            // The arguments are consumed, so the body cannot be traced any more.
             let elsewhere = arguments.iter().filter_map(Tensor::as_array).find(|it| !self.runs_on(it.device()));
             if let Some(array) = elsewhere {
                 let message = format!("a stored function for `{}` is given a tensor", self.compiled.device());
@@ -294,7 +294,7 @@ impl Version {
                 };
                 drop(arguments);
                 let outputs = match Tape::current() {
-                    // The tape keeps what it may need for derivatives.
+                    // The tape keeps the tensors that it may need for derivatives alive.
                     Some(_) => self.call(inputs)?,
                     None => self.compiled.run_owned(inputs),
                 };
@@ -305,12 +305,12 @@ impl Version {
         Some(outputs.map(|mut it| self.result(&mut it)))
     }
 
-    /// Whether a call may run on tensors that were taken out of `&mut` arguments, wherever they are.
+    /// Returns whether a call may run on tensors that were taken out of `&mut` arguments, on any device.
     pub fn takes_lent(&self) -> bool {
         !self.untraced || is_host_only()
     }
 
-    /// The input that an argument is.
+    /// Returns the input that an argument is.
     fn input_of(&self, argument: usize) -> Option<usize> {
         let mut first = 0;
         self.inputs.iter().find_map(|run| {
@@ -321,8 +321,7 @@ impl Version {
         })
     }
 
-    /// The parameters that it is bound to, to keep them alive until it has run; `None` if one is
-    /// dropped.
+    /// Returns the parameters to which it is bound, to keep them alive until it has run; `None` if one is dropped.
     pub fn hold(&self) -> Option<Vec<Parameter>> {
         let mut held = self.reads.as_ref().map_or_else(|| Some(Vec::new()), Gathered::slots)?;
         held.extend(upgraded(&self.writes)?);
@@ -347,14 +346,14 @@ impl Version {
         }
     }
 
-    /// Locks the slots that it writes: from its first read of a slot to its last write, a run has
-    /// exclusive access to it.
+    /// Locks the slots that the version writes. From its first read of a slot to its last write, a run has exclusive
+    /// access to it.
     #[inline]
     fn lock<'a>(&self, writes: &'a [Parameter]) -> Option<SmallVec<[impl Sized + use<'a>; 4]>> {
         (!self.locks.is_empty()).then(|| self.locks.iter().map(|&at| writes[at].lock()).collect())
     }
 
-    /// The result from these tensors, which may run user code: after the run, outside of its locks.
+    /// Builds the result from these tensors. This may run user code, so it happens after the run, outside of its locks.
     fn result<T: Tree + 'static>(&self, outputs: &mut Outputs) -> T {
         outputs.reverse();
         let template = self.template.downcast_ref::<T>().expect("the signature holds the result's type");
@@ -374,8 +373,8 @@ impl Version {
         Ok(outputs)
     }
 
-    /// What a run with these arguments reads, if no dispatcher overrides values of slots, or records; `None` if a
-    /// slot is dropped.
+    /// Returns the values that a run with these arguments reads, if no dispatcher overrides values of slots, or
+    /// records. Returns `None` if a slot is dropped.
     #[inline]
     fn given<'a>(&self, arguments: &'a [Tensor]) -> Option<Given<'a>> {
         let read = match &self.reads {
@@ -383,14 +382,14 @@ impl Version {
             None => None,
         };
         let mut of_thread = SmallVec::new();
-        // Without a check, collecting no values costs as much as reading an input.
+        // The check avoids collecting zero values, which costs as much as reading an input.
         if !self.of_thread.is_empty() {
             of_thread.extend(self.of_thread.iter().map(Parameter::load));
         }
         Some(Given { arguments, read, of_thread })
     }
 
-    /// The values of a run of inputs; `None` if they are those of slots that the version writes.
+    /// Returns the values of a run of inputs; `None` if they are values of slots that the version writes.
     #[inline]
     fn tensors<'a>(&'a self, run: &InputRun, given: &'a Given<'_>) -> Option<&'a [Tensor]> {
         let all = match run.source {
@@ -403,8 +402,8 @@ impl Version {
         Some(&all[run.range.clone()])
     }
 
-    /// Takes the values of the slots that a run writes; `None` if the version does not [run](Self::runs_on) where
-    /// the inputs are. Slots that it only reads were read before, so that two runs never wait for each other.
+    /// Takes the values of the slots that a run writes. Slots that it only reads were read before, so two runs never
+    /// wait for each other. Returns `None` if the version does not [run](Self::runs_on) on the inputs' device.
     fn writing_run<'a>(&self, given: &Given<'_>, writes: &'a [Parameter]) -> Result<Option<WritingRun<'a>>> {
         let mut run = WritingRun::new(writes, self.donations.len());
         for inputs in &self.inputs {
@@ -424,8 +423,8 @@ impl Version {
         Ok(is_here.then_some(run))
     }
 
-    /// [`Version::run_to`] for a version that writes no slots; `None` if it does not [run](Self::runs_on) where the
-    /// inputs are.
+    /// Implements [`Version::run_to`] for a version that writes no slots. Returns `None` if it does not
+    /// [run](Self::runs_on) on the inputs' device.
     fn read_only_run(&self, to: &mut Outputs, given: &Given<'_>) -> Option<Result<()>> {
         let mut inputs: SmallVec<[&Array; 8]> = SmallVec::new();
         inputs.reserve(self.donations.len());
@@ -443,7 +442,7 @@ impl Version {
         }
     }
 
-    /// [`Version::read_only_run`], wherever the inputs are.
+    /// Implements [`Version::read_only_run`] for inputs on any device.
     #[cold]
     fn read_only_run_on_any(&self, to: &mut Outputs, inputs: &[&Array]) -> Result<Option<()>> {
         let (device, inputs) = devices::gathered(inputs, |at| self.states.contains(&at))?;
@@ -453,12 +452,12 @@ impl Version {
         self.compiled.run_arrays(to, &inputs.iter().collect::<SmallVec<[&Array; 8]>>()).map(Some)
     }
 
-    /// Whether there is code for a device, or a graph to compile for it.
+    /// Returns whether there is code for a device, or a graph to compile for it.
     fn runs_on(&self, device: Device) -> bool {
         !self.untraced || device == self.compiled.device()
     }
 
-    /// Moves states of generators to the device of the other inputs; returns whether the version
+    /// Moves states of generators to the device of the other inputs, and returns whether the version
     /// [runs](Self::runs_on) there.
     #[cold]
     fn move_states(&self, inputs: &mut [Tensor]) -> Result<bool> {
@@ -471,8 +470,8 @@ impl Version {
         Ok(self.runs_on(device))
     }
 
-    /// The inputs, read through the dispatcher; `None` if a slot is dropped, or the version does not
-    /// [run](Self::runs_on) where they are.
+    /// Reads the inputs through the dispatcher. Returns `None` if a slot is dropped, or the version does not
+    /// [run](Self::runs_on) on the inputs' device.
     fn gather(&self, arguments: &[Tensor], writes: &[Parameter]) -> Option<Result<Vec<Tensor>>> {
         let read = self.reads.as_ref().map_or_else(|| Some(Vec::new()), Gathered::slots)?;
         let input = |source, at: usize| match source {
@@ -497,7 +496,7 @@ impl Version {
     }
 }
 
-/// The runs of these inputs.
+/// Divides inputs into runs.
 fn runs(inputs: &[(InputSource, usize)]) -> Box<[InputRun]> {
     let mut runs: Vec<InputRun> = Vec::new();
     for &(source, at) in inputs {
@@ -515,7 +514,7 @@ fn upgraded(slots: &[WeakParameter]) -> Option<Vec<Parameter>> {
 
 impl Dependent for Version {
     fn slot_dropped(&self) {
-        // Before the version is looked up: whoever adds it later sees the flag.
+        // The flag is set before the version is looked up, so that a thread that adds the version later sees it.
         if !self.dead.swap(true, Ordering::AcqRel) {
             self.home.remove(self);
         }

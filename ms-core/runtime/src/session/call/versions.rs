@@ -1,4 +1,4 @@
-//! The compiled versions of a function, by signature.
+//! Stores the compiled versions of a function by signature.
 
 use super::version::Version;
 use crate::session::cache::lru::eviction_limit;
@@ -14,13 +14,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 /// The maximal size of the versions of a function, in bytes.
 const MAX_BYTES: usize = 256 << 20;
 
-/// The versions of a function. If they take too much memory, the least recently used are evicted;
-/// those of a dropped parameter are dropped immediately.
+/// The versions of a function. If they take too much memory, the least recently used ones are evicted. Versions of a
+/// dropped parameter are dropped immediately.
 pub(super) struct Versions {
     table: RwLock<Table>,
     /// The position of the version that was called last.
     recent: AtomicUsize,
-    /// The number of calls of another version than the one before.
+    /// The number of calls that used another version than the call before.
     turns: AtomicU64,
 }
 
@@ -31,13 +31,13 @@ struct Table {
 }
 
 impl Versions {
-    /// An empty table.
+    /// Creates an empty table.
     pub const fn new() -> Self {
         let table = Table { all: Vec::new(), by_hash: FxHashMap::with_hasher(FxBuildHasher) };
         Self { table: RwLock::new(table), recent: AtomicUsize::new(0), turns: AtomicU64::new(0) }
     }
 
-    /// Number of versions.
+    /// Returns the number of versions.
     pub fn len(&self) -> usize {
         self.read(|it| it.all.len())
     }
@@ -53,7 +53,7 @@ impl Versions {
 
     /// Passes the types of the tensors among the arguments of each version of a monomorph to `f`.
     pub fn arguments<R>(&self, monomorph: TypeId, f: impl FnOnce(&[&[Type]]) -> R) -> R {
-        // `f` may run user code, which may drop parameters.
+        // `f` may run user code, which may drop parameters, so the lock is released first.
         let all = self.read(|it| it.all.clone());
         f(&all.iter().filter(|it| it.monomorph() == Some(monomorph)).map(|it| &*it.arguments).collect::<Vec<_>>())
     }
@@ -62,7 +62,7 @@ impl Versions {
         f(&self.table.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The version for a signature.
+    /// Returns the version for a signature.
     pub fn find(&self, signature: &Signature) -> Option<Arc<Version>> {
         self.read(|table| {
             // Comparing all words takes less time than hashing them.
@@ -78,7 +78,7 @@ impl Versions {
         })
     }
 
-    /// Records that another version is called than before.
+    /// Records that a call uses another version than the call before.
     fn turn(&self, table: &Table, to: usize) {
         let from = self.recent.swap(to, Ordering::Relaxed);
         let now = self.turns.fetch_add(1, Ordering::Relaxed);
@@ -89,16 +89,16 @@ impl Versions {
         }
     }
 
-    /// Adds a version, replacing one of the same signature.
+    /// Adds a version. It replaces a version of the same signature.
     pub fn insert(&self, version: Arc<Version>) {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         if version.dead.load(Ordering::Acquire) {
             return;
         }
-        // The one that was called last is in use until now.
+        // The version that was called last is in use until now.
         self.turn(&table, self.recent.load(Ordering::Relaxed));
         let mut evicted = table.evict();
-        // An untraced version may have been here until a derivative was requested.
+        // An untraced version may be present until a derivative is requested.
         match table.place(|it| it.is_like(&version), version.hash) {
             Some(at) => evicted.push(std::mem::replace(&mut table.all[at], version)),
             None => {
@@ -106,7 +106,7 @@ impl Versions {
                 self.turn(&table, table.all.len() - 1);
             }
         }
-        // Dropping them takes a while, and may drop parameters.
+        // Dropping them takes a while, and may drop parameters, so the lock is released first.
         drop(table);
         drop(evicted);
     }
@@ -122,7 +122,7 @@ impl Versions {
 }
 
 impl Table {
-    /// The position of the version with this hash that satisfies `fits`.
+    /// Returns the position of the version with this hash that satisfies `fits`.
     fn place(&self, fits: impl Fn(&Version) -> bool, hash: u64) -> Option<usize> {
         self.by_hash.get(&hash)?.iter().copied().find(|&at| fits(&self.all[at]))
     }
@@ -132,7 +132,7 @@ impl Table {
         self.all.push(version);
     }
 
-    /// Removes the version at a position, which the last one takes.
+    /// Removes the version at a position, which the last version takes.
     fn remove(&mut self, at: usize) -> Arc<Version> {
         let (from, version) = (self.all.len() - 1, self.all.swap_remove(at));
         if let Entry::Occupied(mut bucket) = self.by_hash.entry(version.hash) {
@@ -148,7 +148,7 @@ impl Table {
         version
     }
 
-    /// If all together take too much memory, evicts the least recently used.
+    /// Evicts the least recently used versions if all together take too much memory.
     fn evict(&mut self) -> Vec<Arc<Version>> {
         let used = |it: &Arc<Version>| it.used.load(Ordering::Relaxed);
         // Versions of equal graphs share compiled code.

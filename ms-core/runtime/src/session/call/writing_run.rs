@@ -1,4 +1,4 @@
-//! A run that writes slots.
+//! Executes a version with in-place state.
 
 use super::compiled::Compiled;
 use super::lent::LentTensors;
@@ -8,13 +8,13 @@ use crate::session::devices;
 use crate::tensor::{Array, Outputs, Parameter, TakenSlot, Tensor, is_host_only};
 use smallvec::SmallVec;
 
-/// The tensors of `&mut` arguments; for each that is an input, its number and the input.
+/// The tensors of `&mut` arguments, and for each that is an input, its number and the input.
 type LentInputs<'a> = (&'a mut LentTensors, SmallVec<[(usize, usize); 8]>);
 
-/// A run that writes slots. Results may reuse the memory of their values, which nobody else reads meanwhile.
+/// A run that writes slots. Results may reuse the memory of the old values, which nothing else reads meanwhile.
 pub(super) struct WritingRun<'a> {
     writes: &'a [Parameter],
-    /// By slot, whether its value is taken, and the input that it is.
+    /// The taken value of each slot and the input that holds it, if it was taken.
     taken: Vec<Option<(TakenSlot<'a>, usize)>>,
     /// The inputs so far.
     pub inputs: Vec<Array>,
@@ -22,12 +22,12 @@ pub(super) struct WritingRun<'a> {
 }
 
 impl<'a> WritingRun<'a> {
-    /// A run of so many inputs that writes these slots.
+    /// Creates a run with `inputs` inputs that writes these slots.
     pub fn new(writes: &'a [Parameter], inputs: usize) -> Self {
         Self { writes, taken: writes.iter().map(|_| None).collect(), inputs: Vec::with_capacity(inputs), lent: None }
     }
 
-    /// Makes the value of a slot the next input.
+    /// Takes the value of a slot as the next input.
     pub fn take(&mut self, at: usize) {
         let value = match self.writes[at].take() {
             Some((slot, value)) => {
@@ -39,14 +39,14 @@ impl<'a> WritingRun<'a> {
         self.inputs.push(value.into_array().expect("values of slots are not traced"));
     }
 
-    /// Takes the tensors of `&mut` arguments. `input` finds the input that an argument is.
+    /// Takes the tensors of `&mut` arguments. `input` maps an argument to its input.
     pub fn lend(&mut self, tensors: &'a mut LentTensors, input: impl Fn(usize) -> Option<usize>) {
         let given = tensors.give(input);
         self.lent = Some((tensors, given));
     }
 
-    /// Runs a graph, of whose inputs some are values of slots, and writes the slots; returns the outputs without their
-    /// new values. `donations` has the terms of the inputs; inputs of `&mut` arguments are lent.
+    /// Runs a graph, some of whose inputs are values of slots, and writes the slots. Returns the outputs without their
+    /// new values. `donations` has the terms of the inputs. Inputs of `&mut` arguments are lent.
     #[track_caller]
     pub fn run(mut self, compiled: &Compiled, donations: &[Donation]) -> Result<Outputs> {
         let mut outputs = match &self.lent {
@@ -83,7 +83,7 @@ impl<'a> WritingRun<'a> {
 }
 
 impl Drop for WritingRun<'_> {
-    /// After a run that failed, the slots have their values again, and `&mut` arguments their tensors.
+    /// After a failed run, returns the values of the slots and the tensors of `&mut` arguments.
     fn drop(&mut self) {
         if let Some((lent, given)) = self.lent.take() {
             given.into_iter().for_each(|(at, input)| lent.put_back(at, Tensor::from_array(self.inputs[input].clone())));

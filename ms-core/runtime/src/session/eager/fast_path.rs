@@ -1,8 +1,7 @@
-//! The fast path to the kernels of elementwise ops on dense operands of one shape.
+//! Implements the fast path to the kernels of elementwise ops on dense operands of one shape.
 //!
-//! Such a call needs no broadcasting and no loop nest: one loop over all elements, in which each
-//! operand advances by one element or (a single element) not at all; numbers of the host are immediates. The
-//! kernel is the one of
+//! Such a call needs no broadcasting and no loop nest. One loop covers all elements: each operand advances by one
+//! element or, if it is a single element, not at all. Host scalars are immediates. The kernel is that of
 //! [`crate::lower::single`] for these operands; only the dispatch to it is shorter.
 
 use super::Operands;
@@ -19,13 +18,16 @@ use std::sync::Arc;
 /// The maximum number of operands on this path.
 const OPERANDS: usize = 3;
 
-/// The size of a thread's table, in pairs of entries: a training step has so many that some
-/// collide.
+/// The size of a thread's table, in pairs of entries. A training step has enough ops for some to collide.
 const ENTRIES: usize = 256;
 
-/// What the kernel depends on besides attributes, as one word, which is fast to hash and to compare. From the low
-/// end: the op in 16 bits; the dtypes of the operands in memory and then of the numbers, in 8 bits each, from
-/// one; a bit for each operand in memory that is a single element; a bit for each operand that is a number.
+/// The key of a kernel besides attributes, as one word, which is fast to hash and to compare. From the low end it has
+/// these fields:
+///
+/// - the op in 16 bits;
+/// - the dtypes of the operands in memory, then of the host scalars, in 8 bits each, counted from one;
+/// - a bit for each operand in memory that is a single element;
+/// - a bit for each operand that is a host scalar.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Key(u64);
 
@@ -38,7 +40,7 @@ impl Key {
         Self(op.into())
     }
 
-    /// Sets the dtype of operand `i` of those in memory and then of the numbers.
+    /// Sets the dtype of operand `i`, counting operands in memory first and then host scalars.
     fn set_dtype(&mut self, i: usize, dtype: DType) {
         self.0 |= (dtype as u64 + 1) << (Self::DTYPES + 8 * i);
     }
@@ -52,7 +54,7 @@ impl Key {
         self.0 >> (Self::SINGLE + i) & 1 == 1
     }
 
-    /// Makes operand `at` a number.
+    /// Makes operand `at` a host scalar.
     fn set_number(&mut self, at: usize) {
         self.0 |= 1 << (Self::NUMBER + at);
     }
@@ -69,8 +71,8 @@ thread_local! {
     static TABLE: RefCell<Vec<Option<Entry>>> = RefCell::new((0..ENTRIES).map(|_| None).collect());
 }
 
-/// The result of an elementwise op, if its operands in memory are dense and of one shape or one element; `None`
-/// also if it fails, for reasons that the general path reports.
+/// Returns the result of an elementwise op, if its operands in memory are dense and of one shape or one element. Also
+/// returns `None` if it fails, for reasons that the general path reports.
 pub(in crate::session) fn map(
     backend: &dyn Backend,
     def: &'static OpDef,
@@ -95,7 +97,7 @@ pub(in crate::session) fn map(
                 return None;
             }
         } else if operand.numel() == 1 {
-            // Among single elements, one advances like any dense operand.
+            // If all operands are single elements, one of them advances like a dense operand.
             key.set_single(i, shape.iter().any(|&size| size != 1));
         } else {
             return None;
@@ -118,7 +120,7 @@ pub(in crate::session) fn map(
             }
         }
         let entry = table[slot].as_ref().expect("filled above");
-        // SAFETY: the kernel writes every element.
+        // SAFETY: the kernel writes every element before the array is returned.
         let out = unsafe { Array::uninit(shape, entry.out).ok()? };
         let mut block = [0; 1 + 2 * (OPERANDS + 1)];
         block[0] = out.numel() as u64;
@@ -133,8 +135,8 @@ pub(in crate::session) fn map(
             block[words] = number.bits();
             words += 1;
         }
-        // SAFETY: every operand in memory is dense with as many elements as `out`, or is one element
-        // that does not move; all live during the call, and `out` is fresh.
+        // SAFETY: every operand in memory is dense with as many elements as `out`, or is one element that does not
+        // advance. All are live during the call, and `out` is fresh.
         unsafe { entry.code.run(&block[..words], &[], &[]).ok()? };
         Some(Tensor::from_array(out))
     })
@@ -149,7 +151,7 @@ fn slot(key: Key, attrs: &Attrs) -> usize {
     hasher.finish() as usize % ENTRIES
 }
 
-/// The kernel for dense operands of these dtypes, and the result's dtype.
+/// Compiles the kernel for dense operands of these dtypes, and returns it with the result's dtype.
 #[cold]
 fn compile(
     backend: &dyn Backend,
@@ -159,7 +161,7 @@ fn compile(
     key: Key,
 ) -> Result<(Arc<dyn StepCode>, DType)> {
     let out = super::infer(def, call)?[0].dtype;
-    // Two elements represent any number: if there were fewer, every operand would be a single element.
+    // Two elements represent any number of them. With only one, every operand would be a single element.
     let (single, several) = (Layout::contiguous(&[]), Layout::contiguous(&[2]));
     let layout = |i: usize| if key.is_single(i) { &single } else { &several };
     let memory = operands.arrays.iter().enumerate().map(|(i, it)| Source::Memory(layout(i), it.dtype()));

@@ -1,8 +1,8 @@
-//! The fast path to the kernels of gathers from a dense operand at dense positions.
+//! Implements the fast path to the kernels of gathers from a dense operand with dense indices.
 //!
-//! Such a call has three loops: over the elements before the axis, over the positions, and over the elements
-//! after the axis; the last is omitted if there is one such element. The kernels are those of
-//! [`crate::lower::single`] for these loops; only the dispatch to them is shorter.
+//! Such a call has three loops: over the elements before the axis, over the indices, and over the elements after the
+//! axis. The last is omitted if there is one such element. The kernels are those of [`crate::lower::single`] for these
+//! loops; only the dispatch to them is shorter.
 
 use super::Operands;
 use crate::error::Result;
@@ -15,18 +15,18 @@ use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// Dtypes of the operand and of the positions, and whether there are several elements after the axis.
+/// Dtypes of the operand and of the indices, and whether there are several elements after the axis.
 type Key = (DType, DType, bool);
 
 thread_local! {
     static KERNELS: RefCell<FxHashMap<Key, Arc<dyn StepCode>>> = RefCell::default();
 }
 
-/// Words in the block of a call with three loops, and with two.
+/// Words in the argument block of a call with three loops, and with two.
 const ROW_WORDS: usize = 17;
 const ELEMENT_WORDS: usize = 13;
 
-/// The concatenated parts of a block, padded with zeros.
+/// Concatenates the parts of an argument block, padded with zeros.
 fn concat<const L: usize, const O: usize, const N: usize>(
     extents: [usize; L],
     operands: [usize; O],
@@ -36,8 +36,8 @@ fn concat<const L: usize, const O: usize, const N: usize>(
     std::array::from_fn(|_| words.next().unwrap_or(0))
 }
 
-/// The result of a gather along `axis`, if its operands are dense; `None` also if it fails, for reasons that the
-/// general path reports.
+/// Returns the result of a gather along `axis`, if its operands are dense. Also returns `None` if it fails, for reasons
+/// that the general path reports.
 pub(super) fn dense(
     backend: &dyn Backend,
     def: &'static OpDef,
@@ -52,11 +52,11 @@ pub(super) fn dense(
     }
     let (sizes, count, bytes) = (replace_axis(shape, axis, index.shape()), index.numel(), operand.dtype().size());
     let Axis { outer, size, inner } = Axis::of(shape, axis);
-    // Sizes that overflow are rejected by the type rule.
+    // The type rule rejects sizes that overflow.
     let places = sizes.iter().try_fold(bytes, |all, &it| all.checked_mul(it.max(1)))?;
     isize::try_from(places).ok()?;
     check_positions(index, axis, shape).ok()?;
-    // SAFETY: the kernel writes every element.
+    // SAFETY: the kernel writes every element before the array is returned.
     let out = unsafe { Array::uninit(&sizes, operand.dtype()).ok()? };
     if out.numel() == 0 {
         return Some(Tensor::from_array(out));
@@ -64,7 +64,7 @@ pub(super) fn dense(
     let code = kernel(backend, def, key(inner > 1)).ok()?;
     let [from, at, to] = [operand.device_ptr() as usize, index.device_ptr() as usize, out.device_ptr() as usize];
     let step = index.dtype().size();
-    // Extents, then addresses and strides of the operand, the positions and the result, then the axis.
+    // Extents, then addresses and strides of the operand, the indices and the result, then the axis.
     let block: [usize; ROW_WORDS] = if inner > 1 {
         let (plane, row) = (size * inner * bytes, inner * bytes);
         let operands = [from, plane, 0, bytes, at, 0, step, 0, to, count * row, row, bytes];
@@ -75,13 +75,13 @@ pub(super) fn dense(
     };
     let block = block.map(|it| it as u64);
     let length = if inner > 1 { ROW_WORDS } else { ELEMENT_WORDS };
-    // SAFETY: both operands are dense and contain all elements that the loops and the axis access, and
-    // live during the call; `out` is fresh.
+    // SAFETY: both operands are dense, contain all elements that the loops and the axis access, and are live during the
+    // call; `out` is fresh.
     unsafe { code.run(&block[..length], &[], &[]).ok()? };
     Some(Tensor::from_array(out))
 }
 
-/// The kernel of a gather, from the table of this thread.
+/// Returns the kernel of a gather from the table of this thread.
 fn kernel(backend: &dyn Backend, def: &'static OpDef, key: Key) -> Result<Arc<dyn StepCode>> {
     if let Some(code) = KERNELS.with(|it| it.borrow().get(&key).cloned()) {
         return Ok(code);

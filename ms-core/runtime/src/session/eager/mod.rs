@@ -1,8 +1,8 @@
-//! Eager execution: one op at a time, through the same kernels as compiled graphs.
+//! Executes ops eagerly: one op at a time, through the same kernels as compiled graphs.
 //!
 //! Views and constants run no code. Every other op is one [step](single::Step), or, if its result consists of its
-//! operands, one for each of them. Its code is looked up by a key without extents and strides ([`step`]); that of
-//! recent ops on the same layouts is known without one ([`repeat`]). Two fast paths have tables of their own, by
+//! operands, one step for each of them. A step's code is looked up by a key without extents and strides ([`step`]). For
+//! recent ops on the same layouts it is known without a key ([`repeat`]). Two fast paths have separate tables with
 //! shorter keys.
 
 mod fast_path;
@@ -40,9 +40,9 @@ inventory::submit! { EagerDispatcher(&Eager) }
 /// The operands of an op.
 #[derive(Default)]
 struct Operands<'a> {
-    /// Those in memory, in order.
+    /// The operands in memory, in order.
     arrays: Arrays<'a>,
-    /// The numbers of the host, in order, and which operands they are.
+    /// The host scalars, in order, with their operand numbers.
     numbers: SmallVec<[(usize, &'a HostNumber); 3]>,
 }
 
@@ -61,19 +61,19 @@ impl<'a> Operands<'a> {
         Ok(())
     }
 
-    /// All operands, in order.
+    /// Returns all operands, in order.
     fn values(&self) -> SmallVec<[Value<'a>; 3]> {
         let mut values: SmallVec<[Value<'a>; 3]> = self.arrays.iter().map(|it| Value::Array(it)).collect();
         self.numbers.iter().for_each(|&(at, number)| values.insert(at, Value::Number(number)));
         values
     }
 
-    /// All operands as arrays, in order.
+    /// Returns all operands as arrays, in order.
     fn to_arrays(&self) -> Arrays<'a> {
         self.values().into_iter().map(Value::to_array).collect()
     }
 
-    /// The bits of the numbers.
+    /// Returns the bits of the host scalars.
     fn bits(&self) -> SmallVec<[u64; 3]> {
         self.numbers.iter().map(|it| it.1.bits()).collect()
     }
@@ -84,7 +84,7 @@ fn infer(def: &OpDef, call: &OpCall<'_>) -> Result<Types> {
     ops::infer(def, call.attrs, &[], &types.iter().collect::<SmallVec<[&Type; 3]>>())
 }
 
-/// The result of an op on arrays in memory of the host that needs no loop nest.
+/// Returns the result of an op on arrays in host memory that needs no loop nest.
 #[inline(always)]
 fn run_fast(backend: &dyn Backend, def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Option<Tensor> {
     match def.lowering {
@@ -94,7 +94,7 @@ fn run_fast(backend: &dyn Backend, def: &'static OpDef, call: &OpCall<'_>, opera
     }
 }
 
-/// The results of a composite: its body, op by op.
+/// Runs the body of a composite, op by op, and returns its results.
 #[inline(never)]
 fn run_body(body: Body, call: &OpCall<'_>) -> Result<Outputs> {
     let run = || in_composite(call, || ops::unwatched(|| ops::apply_body(call, body)));
@@ -104,7 +104,7 @@ fn run_body(body: Body, call: &OpCall<'_>) -> Result<Outputs> {
     }
 }
 
-/// Whether the backend of the host runs a composite on these operands itself.
+/// Returns whether a composite is legal on the host's backend for these operands.
 fn is_kept(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> bool {
     let keeps = |backend: &dyn Backend| {
         let target = backend.target();
@@ -115,7 +115,7 @@ fn is_kept(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> b
     operands.arrays.iter().all(|it| it.space().is_host()) && exec::host_backend().is_some_and(|it| keeps(&**it))
 }
 
-/// The results as arrays that are not shared, on the device of the operands.
+/// Runs an op on the device of the operands. The results are unshared arrays.
 fn run(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Result<Outputs> {
     if let Lowering::Composite(body) = def.lowering
         && !is_kept(def, call, operands)
@@ -145,7 +145,7 @@ fn run(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Resul
                 work.reads(&arrays)?;
                 let mut outputs = run_in(Some(backend), def, call, &operands)?;
                 if def.effects.any_of(Effects::ORDERED) {
-                    // The order is that of the stream. What comes behind an op that fails does not need its token.
+                    // The order is that of the stream, so the work after a failed op does not need its token.
                     outputs[0] = Tensor::from_array(arrays[0].clone());
                 }
                 work.submitted(&arrays, outputs.iter().filter_map(Tensor::as_array), &[])?;
@@ -162,7 +162,7 @@ fn run(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Resul
     })
 }
 
-/// Runs an op, which is recorded if this thread records and the op is not only a view or a constant.
+/// Runs an op, and records it if this thread is profiled and the op is not only a view or a constant.
 fn recorded(def: &'static OpDef, call: &OpCall<'_>, run: impl FnOnce() -> Result<Outputs>) -> Result<Outputs> {
     if let Lowering::Constant(_) | Lowering::View(_) = def.lowering {
         return run();
@@ -177,7 +177,7 @@ fn recorded(def: &'static OpDef, call: &OpCall<'_>, run: impl FnOnce() -> Result
     exec::record_op(what, run)
 }
 
-/// [`run`] on operands in the memory of a backend, or, without one, of the host.
+/// Implements [`run`] on operands in the memory of a backend, or, without one, of the host.
 fn run_in(
     backend: Option<&dyn Backend>,
     def: &'static OpDef,
@@ -193,7 +193,7 @@ fn run_in(
     }
 }
 
-/// [`run_any`] with numbers in memory.
+/// Implements [`run_any`] with host scalars copied to memory.
 fn run_others(
     backend: Option<&dyn Backend>,
     def: &'static OpDef,
@@ -208,7 +208,7 @@ fn run_others(
         let arrays = operands.to_arrays().into_iter().map(|it| it.to_space(space));
         let arrays: SmallVec<[Array; 3]> = arrays.collect::<Result<_>>()?;
         if let MemorySpace::Device(memory) = space {
-            // The numbers are copied by another stream.
+            // Another stream copies the scalars.
             with_stream(memory, StreamKind::Compute, |it| {
                 arrays.iter().try_for_each(|x| x.storage().await_written(it))
             })?;
@@ -218,8 +218,8 @@ fn run_others(
     Ok(outputs.into_iter().map(Tensor::from_array).collect())
 }
 
-/// [`run`] of the ops that are not elementwise, for operands that are arrays in the memory of a backend, or, without
-/// one, of the host.
+/// Implements [`run`] for ops that are not elementwise, on arrays in the memory of a backend, or, without one, of the
+/// host.
 fn run_any(
     backend: Option<&dyn Backend>,
     def: &'static OpDef,
@@ -254,8 +254,7 @@ fn run_any(
     let mut outputs: SmallVec<[Array; 1]> = SmallVec::with_capacity(types.len());
     for ty in &types {
         let shape = ty.shape().expect("arrays have constant shapes");
-        // SAFETY: steps write every element of their results (the slices of a result cover it), or return an
-        // error.
+        // SAFETY: steps write every element of their results (the slices of a result cover it), or return an error.
         outputs.push(unsafe { Array::uninit_in(space, &shape, ty.dtype)? });
     }
     match &def.lowering {
@@ -263,39 +262,39 @@ fn run_any(
         Lowering::Position(_) => positions(backend, def, call, operands, &outputs[0])?,
         _ => {
             let ready = ready(backend, &StepKey::whole(def, call.attrs, operands, settings().precision))?;
-            // SAFETY: the op's type rule accepted the operands and returned the types of the outputs, which are
-            // fresh, so that they are not shared.
+            // SAFETY: the op's type rule accepted the operands and returned the types of the outputs. These are fresh,
+            // so they are not shared.
             unsafe { ready.code.run(&[], operands, &outputs)? };
         }
     }
     Ok(outputs)
 }
 
-/// An array, or a row-major copy of a strided view, in the same memory.
+/// Returns an array, or a row-major copy of a strided view, in the same memory.
 pub(super) fn contiguous(backend: Option<&dyn Backend>, array: &Array) -> Result<Array> {
     let backend = match backend {
         _ if array.layout().is_contiguous() => return Ok(array.clone()),
         Some(backend) if !array.space().is_host() => backend,
         _ => return Ok(array.on_host()?.to_contiguous()),
     };
-    // SAFETY: the kernel writes every element.
+    // SAFETY: the kernel writes every element before the array is returned.
     let out = unsafe { Array::uninit_in(array.space(), array.shape(), array.dtype())? };
     if out.numel() > 0 {
         let call = single::prepare_copy(array.layout(), array.dtype());
         let ready = ready(backend, &call.key)?;
-        // SAFETY: the call was prepared for this operand and this fresh result.
+        // SAFETY: the call was prepared for this operand, which is live, and this fresh result.
         unsafe { ready.launch(&call, [array.device_ptr() as u64], &[], out.device_ptr())? };
     }
     Ok(out)
 }
 
-/// Refuses positions of a gather that are out of range. On a device this is a step before the one that gathers.
+/// Fails if indices of a gather are out of range. On a device this is a step before the gather.
 fn check(backend: &dyn Backend, axis: usize, operands: &Arrays<'_>) -> Result<()> {
     if backend.memory().is_host() {
         return check_positions(operands[1], axis, operands[0].shape());
     }
     let ready = ready(backend, &StepKey::Check { axis })?;
-    // SAFETY: the step takes all arrays, and has no results.
+    // SAFETY: the arrays have the types of the check and are live during the call; there are no results.
     unsafe { ready.code.run(&[], operands, &[]) }
 }
 
@@ -312,7 +311,7 @@ fn positions(
     }
     let scalar = Layout::contiguous(&[]);
     let (mut described, mut addresses) = (SmallVec::<[_; 3]>::new(), SmallVec::<[u64; 4]>::new());
-    // The first position.
+    // The address of an iota's first element.
     addresses.push(0);
     for operand in operands {
         for offset in operand.layout().offsets() {
@@ -323,17 +322,17 @@ fn positions(
     let prepared = single::prepare(def, call.attrs, &described, &out.ty(), settings().precision);
     let prepared = prepared.expect("arrays have constant shapes");
     let ready = ready(backend, &prepared.key)?;
-    // SAFETY: the call was prepared for elements of these operands and for this fresh result.
+    // SAFETY: the call was prepared for elements of these operands, which are live, and for this fresh result.
     unsafe { ready.launch(&prepared, addresses, &[], out.device_ptr()) }
 }
 
-/// Whether an op is one kernel or one contraction.
+/// Returns whether an op is one kernel or one contraction.
 fn is_one_step(def: &OpDef) -> bool {
     use Lowering::{Contraction, Gather, Generate, Map, Reduce};
     matches!(def.lowering, Contraction(_) | Gather(_) | Generate(_) | Map(_) | Reduce(_))
 }
 
-/// Runs an op that [is one step](is_one_step), on operands of any layout.
+/// Runs an op that [is one step](is_one_step) on operands of any layout.
 fn one_step(backend: &dyn Backend, def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Result<Array> {
     let in_range = || match def.lowering {
         Lowering::Gather(axis) => check(backend, axis(call.attrs), &operands.arrays),
@@ -346,7 +345,7 @@ fn one_step(backend: &dyn Backend, def: &'static OpDef, call: &OpCall<'_>, opera
     let ty = infer(def, call)?.remove(0);
     in_range()?;
     let shape = ty.shape().expect("arrays have constant shapes");
-    // SAFETY: steps write every element of their results.
+    // SAFETY: the step writes every element of its result before it is returned.
     let out = unsafe { Array::uninit_in(backend.memory(), &shape, ty.dtype)? };
     // A loop around an empty one takes time, too.
     if out.numel() == 0 {
@@ -354,30 +353,31 @@ fn one_step(backend: &dyn Backend, def: &'static OpDef, call: &OpCall<'_>, opera
     }
     if let Lowering::Contraction(_) = def.lowering {
         let ready = ready(backend, &StepKey::whole(def, call.attrs, &operands.arrays, settings().precision))?;
-        // SAFETY: the type rule accepted the operands and returned the type of the fresh result.
+        // SAFETY: the type rule accepted the operands, which are live, and returned the type of the fresh result.
         unsafe { ready.code.run(&[], &operands.arrays, slice::from_ref(&out))? };
         repeat::insert(backend, call, operands, &out, None, ready);
         return Ok(out);
     }
     if let Some(prepared) = prepare(def, call, operands, &ty) {
         let ready = ready(backend, &prepared.key)?;
-        // SAFETY: the call was prepared for these operands and this fresh result.
+        // SAFETY: the call was prepared for these operands, which are live, and this fresh result.
         unsafe { ready.launch(&prepared, addresses(&operands.arrays), &operands.bits(), out.device_ptr())? };
         repeat::insert(backend, call, operands, &out, Some(prepared), ready);
         return Ok(out);
     }
-    // Some reductions, which have no numbers, need a row-major operand to preserve their order of terms.
+    // Some reductions, which have no host scalars, need a row-major operand to preserve their order of terms.
     let dense: SmallVec<[Array; 3]> =
         operands.arrays.iter().map(|it| contiguous(Some(backend), it)).collect::<Result<_>>()?;
     let dense = Operands { arrays: dense.iter().collect(), ..Operands::default() };
     let prepared = prepare(def, call, &dense, &ty).expect("row-major operands have a nest");
     let ready = ready(backend, &prepared.key)?;
-    // SAFETY: as above.
+    // SAFETY: the call was prepared for these row-major operands, which are live, and this fresh result.
     unsafe { ready.launch(&prepared, addresses(&dense.arrays), &[], out.device_ptr())? };
     Ok(out)
 }
 
-/// The call of an op that is one kernel, with a result of type `out`; `None` if its operands must be row-major.
+/// Prepares the call of an op that is one kernel, with a result of type `out`. Returns `None` if its operands must be
+/// row-major.
 fn prepare(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>, out: &Type) -> Option<single::Call> {
     if let Lowering::Map(_) = def.lowering {
         let sources = operands.values().into_iter().map(|it| match it {
@@ -409,13 +409,13 @@ fn slices(backend: &dyn Backend, rule: SliceRule, call: &OpCall<'_>, operands: &
             }
         });
         let first = out.device_ptr().wrapping_add(slice.offset() * out.dtype().size());
-        // SAFETY: the loops are those of this operand and this slice of the fresh result.
+        // SAFETY: the loops are those of this operand, which is live, and of this slice of the fresh result.
         unsafe { ready.launch(call, [operand.device_ptr() as u64], &[], first)? };
     }
     Ok(())
 }
 
-/// The addresses of the first elements of operands.
+/// Returns the addresses of the first elements of operands.
 fn addresses(operands: &Arrays<'_>) -> impl Iterator<Item = u64> {
     operands.iter().map(|it| it.device_ptr() as u64)
 }
@@ -444,7 +444,7 @@ impl Dispatcher for Eager {
             }
             Err(error) => {
                 let error = error.with_op(def.name()).at(call.location);
-                // That a tensor left its trace does not depend on the other operands.
+                // A tensor that has left its trace is reported regardless of the other operands.
                 if call.inputs.iter().any(|it| it.is_traced()) {
                     return Err(error);
                 }

@@ -1,4 +1,4 @@
-//! The ops that submit work to devices, for errors that come when it runs.
+//! Describes the ops that submit work to devices, for errors that occur when it runs.
 
 use crate::error::{ActiveCalls, Error, active_function};
 use crate::tensor::{OpCall, Origin, Type, is_host_only};
@@ -7,13 +7,13 @@ use std::cell::RefCell;
 use std::panic::Location;
 use std::sync::Arc;
 
-/// An op that is applied.
+/// An applied op.
 pub(super) struct Applied {
     op: &'static str,
     location: &'static Location<'static>,
     operands: SmallVec<[Type; 3]>,
     calls: ActiveCalls,
-    /// The function of the library that the user called, if it is active.
+    /// The library function that the user called, if it is active.
     called: Option<&'static str>,
     /// The composite whose body applies it.
     composite: Option<Arc<Applied>>,
@@ -25,7 +25,7 @@ thread_local! {
 }
 
 impl Applied {
-    /// A call of an op.
+    /// Describes a call of an op.
     pub fn new(call: &OpCall<'_>) -> Arc<Self> {
         let (op, location) = (call.op.name(), call.location);
         let operands = call.inputs.iter().map(|it| it.ty()).collect();
@@ -51,7 +51,7 @@ impl Origin for Applied {
     }
 }
 
-/// Runs the body of a composite.
+/// Runs the body of a composite, which ops inside then name.
 pub(in crate::session) fn in_composite<R>(call: &OpCall<'_>, body: impl FnOnce() -> R) -> R {
     /// Ends the body, also when it unwinds.
     struct Outer(Option<Arc<Applied>>);

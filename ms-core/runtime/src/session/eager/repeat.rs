@@ -1,5 +1,5 @@
-//! Steps of recent ops, cached by op, attributes and layouts: an op that is repeated on operands of the same layouts
-//! infers no types and plans no loops again.
+//! Caches steps of recent ops by op, attributes and layouts. An op that repeats on operands of the same layouts infers
+//! no types and plans no loops again.
 
 use super::step::Ready;
 use super::{Operands, addresses};
@@ -16,10 +16,10 @@ use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 use std::slice;
 
-/// The size of a thread's table; of entries of the same slot the latest is kept.
+/// The size of a thread's table. If entries collide, the latest one stays.
 const ENTRIES: usize = 256;
 
-/// A step, with what it depends on besides addresses and the values of numbers.
+/// A step, with everything it depends on except addresses and the values of host scalars.
 pub(super) struct Entry {
     device: Device,
     op: u16,
@@ -27,10 +27,10 @@ pub(super) struct Entry {
     precision: Precision,
     arrays: SmallVec<[(Layout, DType); 2]>,
     numbers: SmallVec<[(usize, DType); 2]>,
-    /// Of the result.
+    /// The shape of the result.
     shape: SmallVec<[usize; 4]>,
     dtype: DType,
-    /// That of a kernel; other steps take arrays.
+    /// The call of a kernel; other steps take arrays.
     call: Option<single::Call>,
     ready: Ready,
 }
@@ -39,7 +39,7 @@ thread_local! {
     static TABLE: RefCell<Vec<Option<Rc<Entry>>>> = RefCell::new(vec![None; ENTRIES]);
 }
 
-/// The step of an op on operands like these, if it is cached.
+/// Returns the step of an op on operands like these, if it is cached.
 pub(super) fn find(backend: &dyn Backend, op: &OpCall<'_>, operands: &Operands<'_>) -> Option<Rc<Entry>> {
     let slot = slot(op, operands);
     TABLE.with_borrow(|it| it[slot].clone().filter(|it| it.is_of(backend, op, operands)))
@@ -74,16 +74,17 @@ impl Entry {
     /// Runs the step on operands for which it was [found](find).
     ///
     /// # Errors
-    /// Those of the device.
+    /// The errors of the device.
     pub fn run(&self, backend: &dyn Backend, operands: &Operands<'_>) -> Result<Array> {
-        // SAFETY: the step writes every element.
+        // SAFETY: the step writes every element before the array is returned.
         let out = unsafe { Array::uninit_in(backend.memory(), &self.shape, self.dtype)? };
         match &self.call {
-            // SAFETY: the call was prepared for operands of these layouts and a fresh result of this type.
+            // SAFETY: the call was prepared for operands of these layouts and a fresh result of this type, and the
+            // operands are live.
             Some(call) => unsafe {
                 self.ready.launch(call, addresses(&operands.arrays), &operands.bits(), out.device_ptr())?;
             },
-            // SAFETY: the type rule accepted operands of these types and returned that of the fresh result.
+            // SAFETY: the type rule accepted operands of these types and returned the type of the fresh result.
             None => unsafe { self.ready.code.run(&[], &operands.arrays, slice::from_ref(&out))? },
         }
         Ok(out)

@@ -1,4 +1,4 @@
-//! The code of steps, cached by key.
+//! Caches the code of steps by key.
 
 use crate::error::Result;
 use crate::exec::{Backend, StepCode};
@@ -8,26 +8,26 @@ use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// The maximum number of steps cached per thread and device; then the table is emptied.
+/// The maximum number of steps cached per thread and device. When it is reached, the table is emptied.
 const KEPT: usize = 4096;
 
 /// A step that can be called.
 #[derive(Clone)]
 pub(super) struct Ready {
     pub code: Arc<dyn StepCode>,
-    /// Words in the block of a call.
+    /// Words in the argument block of a call.
     pub words: usize,
 }
 
 impl Ready {
-    /// Calls a kernel on operands and a result that start at these addresses, and on numbers of these bits.
+    /// Calls a kernel on operands and a result that start at these addresses, and on host scalars of these bits.
     ///
     /// # Errors
-    /// Those of the device.
+    /// The errors of the device.
     ///
     /// # Safety
-    /// The code and the call are of one key. The call was made for the layouts of arrays that start there and
-    /// live during the call, and for as many numbers; the memory of the result is not shared.
+    /// The code and the call have the same key. The call was prepared for the layouts of arrays that start at these
+    /// addresses and are live during the call, and for as many scalars. The memory of the result is not shared.
     pub unsafe fn launch(
         &self,
         call: &Call,
@@ -36,8 +36,8 @@ impl Ready {
         out: *mut u8,
     ) -> Result<()> {
         let block = call.block(operands.into_iter().chain([out as u64]), numbers, self.words);
-        // SAFETY: by the caller's contract the arrays live during the call, and accesses are inside their
-        // storages; the memory of the result is not read or written otherwise.
+        // SAFETY: by this method's contract, the call was prepared for arrays at these addresses that are live. So
+        // accesses are inside their storage, and nothing else accesses the result.
         unsafe { self.code.run(&block, &[], &[]) }
     }
 }
@@ -48,15 +48,15 @@ thread_local! {
 
 type Steps = FxHashMap<StepKey, Ready>;
 
-/// Compiles a step. Op-by-op execution has the same bits as code compiled in `strict`, so native functions of
-/// the device are not used.
+/// Compiles a step. Op-by-op execution must have the same bits as strict compiled code, so it does not use native
+/// functions of the device.
 #[cold]
 pub(super) fn compile(backend: &dyn Backend, key: &StepKey) -> Result<Ready> {
     let step = key.build(&backend.target().portable());
     Ok(Ready { code: backend.compile_step(&step)?, words: step.call_words() })
 }
 
-/// The code of the step of a key, cached per thread and device.
+/// Returns the code of the step of a key, cached per thread and device.
 pub(super) fn ready(backend: &dyn Backend, key: &StepKey) -> Result<Ready> {
     let device = backend.memory().device();
     let of_device = |tables: &[(Device, Steps)]| tables.iter().position(|it| it.0 == device);

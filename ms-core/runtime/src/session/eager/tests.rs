@@ -1,4 +1,4 @@
-//! Which code ops share, counted by a backend that computes nothing.
+//! Tests which code ops share, counted by a backend that computes nothing.
 
 use super::{Operands, run_fast, run_in};
 use crate::error::{Code, Error, Result};
@@ -11,46 +11,48 @@ use crate::tensor::{Array, Attr, AttrKind, Attrs, DType, Layout, OpCall, Scalar,
 use std::panic::Location;
 use std::sync::{Arc, Mutex};
 
-/// The blocks of calls, in order.
+/// The argument blocks of calls, in order.
 type Blocks = Arc<Mutex<Vec<Vec<u64>>>>;
 
-/// A backend that keeps steps and blocks of calls; results are zero.
+/// A backend that records steps and argument blocks of calls. Results are zero.
 struct Recording {
     target: Target,
     steps: Mutex<Vec<Step>>,
     blocks: Blocks,
 }
 
-/// A step of row-major results.
+/// A step that fills row-major results with zeros.
 struct Zeros {
     step: Step,
     blocks: Blocks,
 }
 
-/// Writes the result of a kernel's call.
+/// Fills the result of a kernel's call with zeros.
 ///
 /// # Safety
-/// As [`StepCode::run`].
+/// `block` is valid for a call of `kernel`, as [`StepCode::run`] requires.
 unsafe fn clear(kernel: &Kernel, block: &[u64]) {
     let out = kernel.params.len() - 1;
     let (address, loops) = (kernel.param_word(out), kernel.loops());
-    // The result does not advance with the loops that are reduced.
+    // The result does not advance along the reduced loops.
     let advances = block[..loops].iter().zip(&block[address + 1..]).filter(|it| *it.1 != 0);
     let numel: u64 = advances.map(|it| it.0).product();
-    // SAFETY: by the caller's contract, the result lies there.
+    // SAFETY: the row-major result with `numel` elements starts at this address and is not shared, since `block` is
+    // valid.
     unsafe { (block[address] as *mut u8).write_bytes(0, numel as usize * kernel.params[out].dtype.size()) }
 }
 
-// SAFETY: results are row-major, and all their elements are written.
+// SAFETY: results are row-major, and `run` writes all their elements.
 unsafe impl StepCode for Zeros {
     unsafe fn run(&self, block: &[u64], _: &[&Array], results: &[Array]) -> Result<()> {
         assert_eq!(block.len(), self.step.call_words());
         if let Step::Kernel(kernel) = &self.step {
-            // SAFETY: as the caller's.
+            // SAFETY: `block` is valid for a call of this kernel, by the contract of `run`.
             unsafe { clear(kernel, block) };
         }
         for result in results {
-            // SAFETY: the array has so many elements, which nobody else accesses.
+            // SAFETY: the row-major array has `numel` elements of this size, which nothing else accesses by the
+            // contract of `run`.
             unsafe { result.device_ptr().write_bytes(0, result.numel() * result.dtype().size()) };
         }
         self.blocks.lock().expect("no test panics here").push(block.to_vec());
@@ -62,7 +64,7 @@ fn unsupported<T>() -> Result<T> {
     Err(Error::new(Code::Backend, "the backend runs single ops only"))
 }
 
-// SAFETY: it loads no executables.
+// SAFETY: the backend loads no executables, and its steps write all elements of their results.
 unsafe impl Backend for Recording {
     fn name(&self) -> &'static str {
         "recording"
@@ -106,7 +108,7 @@ impl Recording {
         Self { target: Target::unbounded(), steps: Mutex::default(), blocks: Blocks::default() }
     }
 
-    /// Applies an op by a fast path if it takes the operands, and otherwise by its step.
+    /// Applies an op by a fast path if that accepts the operands, and otherwise by its step.
     fn apply(&self, def: &'static OpDef, attrs: &Attrs, inputs: &[&Tensor]) -> Tensor {
         let call = OpCall { op: def.op(), attrs, inputs, location: Location::caller() };
         let mut operands = Operands::default();
@@ -115,18 +117,18 @@ impl Recording {
         run_fast(self, def, &call, &operands).unwrap_or_else(run)
     }
 
-    /// The number of compiled steps, and the last word of the last call.
+    /// Returns the number of compiled steps, and the last word of the last call.
     fn state(&self) -> (usize, u64) {
         let blocks = self.blocks.lock().expect("no test panics here");
         (self.compiled(), *blocks.last().and_then(|it| it.last()).expect("a kernel was called"))
     }
 
-    /// The number of compiled steps.
+    /// Returns the number of compiled steps.
     fn compiled(&self) -> usize {
         self.steps.lock().expect("no test panics here").len()
     }
 
-    /// The number of calls.
+    /// Returns the number of calls.
     fn calls(&self) -> usize {
         self.blocks.lock().expect("no test panics here").len()
     }
@@ -143,7 +145,7 @@ fn has_array(number: &Tensor) -> bool {
     }
 }
 
-/// All numbers of a dtype share one kernel, for dense operands and for others, and none of them becomes an array.
+/// All host scalars of a dtype share one kernel, for dense operands and for others, and none of them becomes an array.
 #[test]
 fn numbers_share_a_kernel() {
     let x = Tensor::from_slice([2, 3], &[1.0f32; 6]);
@@ -158,7 +160,7 @@ fn numbers_share_a_kernel() {
             assert_eq!(backend.state(), (1, value.to_bits().into()));
             assert!(!has_array(&number));
         }
-        // Another place of the number is another kernel.
+        // A scalar in another operand position needs another kernel.
         backend.apply(&ADD, &Attrs::none(), &[&number(2.0), x]);
         assert_eq!(backend.state(), (2, 2.0f32.to_bits().into()));
         let steps = backend.steps.lock().expect("no test panics here");
@@ -168,7 +170,7 @@ fn numbers_share_a_kernel() {
     }
 }
 
-/// An op may have numbers only, and its result has no dimensions.
+/// An op may have only host scalars as operands. Its result then has no dimensions.
 #[test]
 fn numbers_alone() {
     let backend = Recording::new();
@@ -180,12 +182,12 @@ fn numbers_alone() {
     }
 }
 
-/// `[n, m]` zeros, row-major.
+/// Returns `[n, m]` zeros, row-major.
 fn dense(n: usize, m: usize) -> Tensor {
     Tensor::from_array(Array::zeros(&[n, m], DType::F32))
 }
 
-/// `[n, m]` zeros, column-major.
+/// Returns `[n, m]` zeros, column-major.
 fn strided(n: usize, m: usize) -> Tensor {
     let columns = Array::zeros(&[m, n], DType::F32);
     Tensor::from_array(columns.with_layout(columns.layout().permute(&[1, 0])))
@@ -238,11 +240,11 @@ fn a_thousand_shapes_of_a_class_are_one_compilation() {
 }
 
 /// Ops with several classes of sizes: reductions of long rows have another order of terms, and other loops, than those
-/// of short ones. The number of values of `linspace` is no size in this sense: the step from one value to the next, a
+/// of short rows. The number of values of `linspace` does not count as a size here: the distance between values, a
 /// constant of its code, depends on it.
 const OF_SEVERAL_CLASSES: [&str; 6] = ["all", "any", "max", "min", "prod", "sum"];
 
-/// A sample with larger sizes of the same class: equal sizes stay equal, and those of one element stay so.
+/// Returns a sample with larger sizes of the same class: equal sizes stay equal, and sizes of one element stay one.
 fn larger(def: &OpDef, sample: &Sample, by: usize) -> Sample {
     let size = |it: usize| if it > 1 { it * by } else { it };
     let mut larger = sample.clone();
@@ -255,7 +257,8 @@ fn larger(def: &OpDef, sample: &Sample, by: usize) -> Sample {
     larger.attrs(Attrs::new(attrs))
 }
 
-/// The numbers of steps that a sample compiles, and that larger ones do after it; and how many of those are valid.
+/// Returns the number of steps that a sample compiles, the number that larger ones compile after it, and how many of
+/// those are valid.
 fn compiled_for_sizes(def: &'static OpDef, sample: &Sample) -> [usize; 3] {
     let backend = Recording::new();
     let apply = |sample: &Sample| {

@@ -1,4 +1,4 @@
-//! Axes over which arguments and results are mapped, and their structure.
+//! Defines the axes over which arguments and results are mapped, and their structure.
 
 use crate::error::{Code, Error, Result};
 use crate::tensor::{Parameter, Tensor};
@@ -9,14 +9,14 @@ use crate::trace::{Name, Sink, Visitor, tuples_of};
 pub enum Axes {
     /// This axis of every tensor, counted from the end when negative.
     Axis(isize),
-    /// None: the lanes share the value.
+    /// No axis: the lanes share the value.
     Shared,
     /// Axes for each part.
     Each(Vec<Axes>),
 }
 
 impl Axes {
-    /// Visits them with `sink`, as a part of a key.
+    /// Visits the axes with `sink`, as a part of a key.
     pub(super) fn sign(&self, sink: &mut Sink<'_>) {
         match self {
             Self::Axis(axis) => {
@@ -33,15 +33,15 @@ impl Axes {
     }
 }
 
-/// A conversion to [`Axes`]: from an axis, `None` for values that the lanes share, and tuples,
-/// arrays and vectors of these for the parts of a structure.
+/// A conversion to [`Axes`]: from an axis, or `None` for values that the lanes share. Tuples, arrays and vectors of
+/// these are for the parts of a structure.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no axis",
     label = "expected an axis, `None`, or a structure of these",
     note = "an axis is an integer, counted from the end when negative; `None` stands for a value that the lanes share"
 )]
 pub trait IntoLanes {
-    /// The axes.
+    /// Returns the axes.
     fn into_lanes(self) -> Axes;
 }
 
@@ -94,7 +94,7 @@ macro_rules! tuples {
 
 tuples_of!(tuples);
 
-/// A part of a structure; tensors and parameters by their positions.
+/// A part of a structure. Tensors and parameters are represented by their positions.
 #[derive(Clone, Debug)]
 enum Part {
     Tensor(usize),
@@ -106,7 +106,7 @@ enum Part {
 pub(super) struct Seen {
     pub tensors: Vec<Tensor>,
     pub parameters: Vec<Parameter>,
-    /// The open parts, with whether each element is a separate part.
+    /// The open parts. For each element, whether it is a separate part.
     open: Vec<Vec<(Part, bool)>>,
     /// Whether the innermost open part is an argument.
     in_argument: bool,
@@ -119,7 +119,7 @@ pub(super) struct Assigned {
 }
 
 impl Seen {
-    /// The content that `visit` visits.
+    /// Collects the content that `visit` visits.
     pub fn of(visit: impl FnOnce(&mut Sink<'_>)) -> Self {
         let (tensors, parameters) = (Vec::new(), Vec::new());
         let mut seen = Self { tensors, parameters, open: vec![Vec::new()], in_argument: false };
@@ -138,7 +138,7 @@ impl Seen {
         self.open.last_mut().expect("the outermost part is open").push((part, own));
     }
 
-    /// A single element, or the parts of a structure.
+    /// Returns a single element, or the parts of a structure.
     fn part(mut inside: Vec<(Part, bool)>) -> Part {
         match &inside[..] {
             [(_, false)] => inside.remove(0).0,
@@ -146,7 +146,7 @@ impl Seen {
         }
     }
 
-    /// The axes of all content. `subject` names the structure, and `parts` its parts.
+    /// Returns the axes of all content. `subject` names the structure, and `parts` its parts.
     ///
     /// # Errors
     /// [`Code::Axes`] if `axes` has another structure.
@@ -164,7 +164,7 @@ impl Seen {
         Ok(assigned)
     }
 
-    /// The tensors of every argument, by position.
+    /// Returns the tensors of every argument, by position.
     pub fn arguments(&self) -> Vec<Vec<usize>> {
         fn tensors(part: &Part, out: &mut Vec<usize>) {
             match part {
@@ -237,7 +237,7 @@ impl Visitor for Seen {
     }
 }
 
-/// The index of an axis in a tensor of `rank` axes.
+/// Returns the index of an axis in a tensor of `rank` axes.
 ///
 /// # Errors
 /// [`Code::Axes`] outside `-rank..rank`.

@@ -1,4 +1,4 @@
-//! Lists of cells over lanes.
+//! Maps lists of cells over lanes.
 
 use super::Vmap;
 use crate::error::{Code, Error, OrRaise, Result};
@@ -20,11 +20,11 @@ impl<Args, C: Callable<Args>> Callable<Args> for Member<'_, C> {
     }
 }
 
-/// Cells of one kind as one function: lane `i` calls cell `i`, as in a model ensemble.
+/// Calls cells of one kind as one function: lane `i` calls cell `i`, as in a model ensemble.
 ///
-/// Arguments are mapped like those of [`vmap`](fn@super::vmap), with one lane per cell; with
-/// `in_axes(None)` all cells get the same ones. The parameters of the cells are stacked at every
-/// call, and a write of a lane is a write to the parameter of its cell.
+/// Arguments are mapped like those of [`vmap`](fn@super::vmap), with one lane per cell. With `in_axes(None)` all cells
+/// get the same arguments. The parameters of the cells are stacked at every call, and a write of a lane writes the
+/// parameter of its cell.
 ///
 /// ```
 /// use ms_core::{Parameter, Tensor, ops, session::vmap_cells, tensor};
@@ -47,8 +47,7 @@ impl<Args, C: Callable<Args>> Callable<Args> for Member<'_, C> {
 /// ```
 ///
 /// # Errors
-/// Raises [`Code::Ensemble`] for no cells, and for cells that differ in more than the values of
-/// their parameters.
+/// Raises [`Code::Ensemble`] for an empty list, and for cells that differ in more than the values of their parameters.
 #[track_caller]
 pub fn vmap_cells<'c, Args, C>(cells: &'c [C]) -> Args::Transformed<'c, Vmap<Member<'c, C>>>
 where
@@ -66,7 +65,7 @@ fn refusal(message: String) -> Error {
     Error::new(Code::Ensemble, message).with_op("vmap").help(help)
 }
 
-/// The parameters of cells of the same structure, by their position in the cell.
+/// Returns the parameters of cells of the same structure, by their position in the cell.
 fn stacks<C: Cell>(cells: &[C]) -> Result<Vec<Vec<Parameter>>> {
     let forms: Vec<Form> = cells.iter().map(Form::of).collect();
     for (at, form) in forms.iter().enumerate().skip(1) {
@@ -94,7 +93,7 @@ impl Form {
         form
     }
 
-    /// The difference from another one.
+    /// Describes the difference from another structure.
     fn difference(&self, other: &Self) -> Option<String> {
         if self.fixed != other.fixed || self.types.len() != other.types.len() {
             return Some("a field has another value".into());
@@ -113,7 +112,7 @@ impl Visitor for Form {
     }
 
     fn parameter(&mut self, parameter: &Parameter) {
-        // A slot in two places of a cell is one slot.
+        // A slot that occurs twice in a cell is one slot.
         let first = self.parameters.iter().position(|it| it == parameter);
         self.fixed.push(first.unwrap_or(self.parameters.len()) as u64);
         if first.is_none() {

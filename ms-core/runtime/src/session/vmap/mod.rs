@@ -1,4 +1,4 @@
-//! A function over many lanes: `vmap`.
+//! Implements `vmap`: maps a function over many lanes.
 
 mod axes;
 mod ensemble;
@@ -28,14 +28,14 @@ pub struct Vmap<F> {
     out_axes: Axes,
     /// The parameters of a list of cells, by their position in a cell, one for each lane.
     stacks: Vec<Vec<Parameter>>,
-    /// Where versions are kept, for a function without captures.
+    /// The table of versions, for a function without captures.
     function: Option<&'static JitFn>,
     location: &'static Location<'static>,
 }
 
-/// `f` over many lanes: called with arguments that have one more axis, it gives for each position
-/// along it what `f` gives there, with the axis in the results; in one compiled program, in
-/// which every op works on all lanes at once.
+/// Maps `f` over many lanes. Called with arguments that have one more axis, it returns, for each position along it, the
+/// result of `f`, with the axis in the results. It is one compiled program, in which every op works on all lanes at
+/// once.
 ///
 /// ```
 /// use ms_core::{Tensor, ops, session::vmap};
@@ -44,19 +44,17 @@ pub struct Vmap<F> {
 /// assert_eq!(vmap(dot).in_axes((0, None))(&rows, &y).to_vec::<f32>(), [21.0, 43.0]);
 /// ```
 ///
-/// It nests with itself, `grad` and `jit` in any order. Where lanes decide differently, an `if`
-/// gives each its own side, and a `while` goes on until the last of them ends. Each lane draws
-/// random numbers of its own. [`vmap_cells`] maps a list of cells.
+/// `vmap` nests with itself, `grad` and `jit` in any order. Where lanes take different branches, an `if` selects for
+/// each lane, and a `while` runs until the last lane ends. Each lane draws separate random numbers. [`vmap_cells`] maps
+/// a list of cells.
 ///
-/// The function is traced, so that it does not read values of tensors; one that captures values
-/// is traced at every call, so that their changes are seen. A parameter that is given as an
-/// argument is mapped like one; every other one is shared by the lanes, and what is written to
-/// it is the same for all of them.
+/// The function is traced, so it must not read values of tensors. A function with captures is traced at every call, so
+/// that it sees changes of the captured values. A parameter that is passed as an argument is mapped like one. All
+/// others are shared by the lanes, and a value written to one must be the same for all lanes.
 ///
 /// # Errors
-/// A call raises [`Code::LaneCount`] when mapped axes have different sizes or there are none,
-/// [`Code::Axes`] when axes do not fit, and [`Code::Mapped`] when one value is needed where lanes
-/// differ.
+/// A call raises [`Code::LaneCount`] when mapped axes have different sizes or there are none, and [`Code::Axes`] when
+/// axes do not fit. It raises [`Code::Mapped`] when one value is needed and the lanes differ.
 #[track_caller]
 pub fn vmap<'f, Args, F>(f: F) -> Args::Transformed<'f, Vmap<F>>
 where
@@ -73,14 +71,14 @@ where
     Args: TracedArguments,
     F: Function<Args, Output: JitReturn + 'f> + 'f,
 {
-    /// The axes of the arguments; default: axis 0 of all. One entry for all of them, or one for
+    /// Sets the axes of the arguments; default: axis 0 of all. One entry applies to all of them, or there is one for
     /// each.
     pub fn in_axes(self, axes: impl IntoLanes) -> Self {
         Self::new(Vmap { in_axes: axes.into_lanes(), ..self.into_transform() })
     }
 
-    /// The axes of the lanes in the results; default: axis 0 of all. `None` for a result that is
-    /// the same for all lanes.
+    /// Sets the axes of the lanes in the results; default: axis 0 of all. `None` is for a result that is equal for all
+    /// lanes.
     pub fn out_axes(self, axes: impl IntoLanes) -> Self {
         Self::new(Vmap { out_axes: axes.into_lanes(), ..self.into_transform() })
     }
@@ -107,7 +105,7 @@ where
         let here = |arguments: Args::Refs<'_>| <Self as Transform<Args>>::call(self, arguments);
         let Some(function) = self.function.filter(|_| context::read(|it| it.jit)) else {
             let call = || closure::call_closure::<Args, F::Output>("vmap", arguments, here);
-            // Errors of a device are at the line of this call.
+            // Errors of a device are reported at the location of this call.
             return if is_host_only() { call() } else { in_call("vmap", None, self.location, call) };
         };
         let sign = |sink: &mut Sink<'_>| <Self as Transform<Args>>::sign(self, sink);
@@ -117,7 +115,7 @@ where
 
 /// The operands of a node over lanes.
 struct Operands {
-    /// With the lanes as their first axis.
+    /// The tensors, with the lanes as their first axis.
     tensors: Vec<Tensor>,
     size: Dim,
 }
@@ -138,11 +136,11 @@ impl Operands {
     }
 }
 
-/// A parameter of which each lane has its own value.
+/// A parameter with a separate value for each lane.
 enum Slot {
-    /// One slot that holds all of them along an axis.
+    /// A slot that contains all values along an axis.
     Along(Parameter, isize),
-    /// One slot per lane, of which the first represents all in the function.
+    /// A slot per lane. The first represents all of them in the function.
     Stack(Vec<Parameter>),
 }
 
@@ -174,7 +172,7 @@ impl<F> Vmap<F> {
         Self { f, in_axes: Axes::Axis(0), out_axes: Axes::Axis(0), stacks, function: None, location }
     }
 
-    /// The function as a node of the trace.
+    /// Adds the function to the trace as a node.
     fn in_trace<Args>(&self, tracer: &Rc<Tracer>, arguments: Args::Refs<'_>) -> Result<F::Output>
     where
         Args: TracedArguments,
@@ -185,8 +183,8 @@ impl<F> Vmap<F> {
         let axes = seen.assign(&self.in_axes, "in_axes", "arguments").map_err(at)?;
         let (operands, tensors, slots) = self.operands(&seen, &axes).map_err(at)?;
 
-        // Inside, an argument's tensors occur in the order in which they were visited, except
-        // those that cannot be substituted.
+        // Inside, the tensors of an argument occur in the order in which they were visited, except those that cannot be
+        // substituted.
         let places = seen.arguments();
         let met: Vec<Cell<usize>> = places.iter().map(|_| Cell::new(0)).collect();
         let mut refused = None;
@@ -225,7 +223,7 @@ impl<F> Vmap<F> {
             return Ok(result);
         }
         let (tree, region) = traced?;
-        // Lanes have no order in which their backward functions would write.
+        // Lanes are unordered, so their backward functions have no order of writes.
         let region = region.without_backward_writes();
         if crate::trace::leaves(&tree).iter().any(Tensor::is_poisoned) {
             return Ok(F::Output::join(tree.rebuild(&mut |it| tracer.poisoned(it.ty()))));
@@ -262,8 +260,7 @@ impl<F> Vmap<F> {
         Ok(F::Output::join(tree.rebuild(&mut |_| placed.next().expect("one for each tensor of the result"))))
     }
 
-    /// The mapped values: first tensors, then parameters; for each visited tensor its index; and
-    /// the parameters.
+    /// Returns the mapped values, first tensors, then parameters; the index of each visited tensor; and the parameters.
     fn operands(&self, seen: &Seen, axes: &axes::Assigned) -> Result<(Operands, Vec<Option<usize>>, Vec<Slot>)> {
         let mut operands = Operands { tensors: Vec::new(), size: Dim::new(0) };
         let mut tensors = vec![None; seen.tensors.len()];

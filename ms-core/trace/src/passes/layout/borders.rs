@@ -1,4 +1,4 @@
-//! Images that enter and leave the regions of calls, branches and loops.
+//! Propagates channels-last layouts across the borders of calls, branches and loops.
 
 use super::{Ordering, in_order, permute_node, permutes};
 use crate::ir::{Graph, Node, ValueId, Values};
@@ -9,27 +9,27 @@ use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// How deep regions are nested whose images are kept in another order across their borders.
+/// The maximal nesting depth of regions across whose borders layouts are propagated.
 const DEEPEST: usize = 16;
 
-/// A node whose regions take and give images with channels last.
+/// A node whose regions take and return channels-last images.
 #[derive(Clone)]
 pub(super) struct Bordered {
     regions: SmallVec<[Arc<Graph>; 1]>,
-    /// By input of the regions, whether it has channels last.
+    /// Whether each input of the regions is channels-last.
     inputs: Vec<bool>,
-    /// By result of the node.
+    /// Whether each result of the node is channels-last.
     results: Vec<bool>,
 }
 
 impl Bordered {
-    /// Whether anything is in another order.
+    /// Returns whether any layout changes.
     fn changes(&self) -> bool {
         self.inputs.iter().chain(&self.results).any(|it| *it)
     }
 }
 
-/// Whether a region reads an input with channels last.
+/// Returns whether a region permutes an input to channels-last.
 pub(super) fn takes_last(region: &Graph, input: usize) -> bool {
     let value = region.inputs()[input];
     if !is_image(region, value) {
@@ -39,25 +39,26 @@ pub(super) fn takes_last(region: &Graph, input: usize) -> bool {
     region.nodes().any(|(_, it)| it.inputs[..] == [value] && permutes(it, &axes))
 }
 
-/// Whether a region computes an output with channels last.
+/// Returns whether a region computes an output in channels-last.
 fn gives_last(region: &Graph, output: usize) -> bool {
     let value = region.outputs()[output];
     is_image(region, value) && source_of_first(region, value).is_some()
 }
 
-/// Whether an image, whose axes are in another order at a border, cannot be a stack of transposed matrices.
+/// Returns whether a value is an image, by its rank. A value of rank 3 may be a stack of transposed matrices, and keeps
+/// its layout at a border.
 fn is_image(region: &Graph, value: ValueId) -> bool {
     region.ty(value).rank() > 3
 }
 
-/// The value with channels last of which this one is the permutation with channels first.
+/// Returns the channels-last value from which this one is permuted to channels-first.
 fn source_of_first(graph: &Graph, value: ValueId) -> Option<ValueId> {
     let rank = graph.ty(value).rank();
     let node = graph.producer(value).filter(|_| rank > 2)?;
     permutes(node, &AxisOrder::ChannelsLast.inverse(rank)).then(|| node.inputs[0])
 }
 
-/// Whether a region of a graph takes or gives images with channels last.
+/// Returns whether a region of a graph takes or returns channels-last images.
 pub(super) fn has_borders(graph: &Graph) -> bool {
     let is_bordered = |region: &Arc<Graph>| {
         (0..region.inputs().len()).any(|it| takes_last(region, it))
@@ -67,8 +68,8 @@ pub(super) fn has_borders(graph: &Graph) -> bool {
 }
 
 impl Ordering<'_> {
-    /// What replaces the results of a node with regions: those of a node whose regions take and give images with channels
-    /// last, wherever they do not permute them again.
+    /// Replaces a node with regions by one whose regions take and return channels-last images, where they do not
+    /// permute them back. Returns the new results, in channels-first.
     pub(super) fn across_border(
         &mut self,
         graph: &Graph,
@@ -110,7 +111,7 @@ impl Ordering<'_> {
         Some(results)
     }
 
-    /// The regions of a node, with the images in another order that are not permuted inside.
+    /// Builds the regions of a node with channels-last images at the border, wherever that removes permutations inside.
     fn bordered(&self, node: &Node, control: &Control, operands: &[ValueId], context: &PassContext) -> Bordered {
         let carries = control.as_loop().map_or(0, |it| it.carries);
         let body = node.regions.last().expect("the node has a region");
@@ -137,7 +138,7 @@ impl Ordering<'_> {
                 }
             }
             let mut results: Vec<bool> = results.into_iter().map(|it| it == Some(true)).collect();
-            // A carry enters an iteration as it leaves the one before.
+            // The layout of a carry is the same at the start and at the end of an iteration.
             (0..carries).for_each(|it| results[it] &= inputs[it]);
             let regions: Vec<(Graph, Vec<usize>)> = regions
                 .into_iter()
@@ -155,7 +156,7 @@ impl Ordering<'_> {
         }
     }
 
-    /// A region whose inputs have channels last where `inputs` says so.
+    /// Rebuilds a region so that the inputs marked in `inputs` are channels-last.
     fn region(&self, region: &Graph, inputs: &[bool], context: &PassContext) -> Region {
         let mut from = Graph::new(region.name());
         let ty = |(at, &it): (usize, &ValueId)| match inputs[at] {
@@ -191,16 +192,16 @@ impl Ordering<'_> {
     }
 }
 
-/// A region with inputs in another order.
+/// A region whose inputs have another layout.
 struct Region {
     graph: Graph,
-    /// By output, the value that it is with channels last, if there is one.
+    /// The channels-last value of each output, if there is one.
     last: Vec<Option<ValueId>>,
 }
 
 impl Region {
-    /// The graph, whose outputs have channels last where `is_last` says so, and the inputs that it permutes to channels
-    /// first.
+    /// Returns the graph with the outputs that `is_last` selects in channels-last, and the inputs that it permutes to
+    /// channels-first.
     fn finish(self, is_last: impl Fn(usize) -> bool) -> (Graph, Vec<usize>) {
         let Self { mut graph, last } = self;
         let output = |(at, &it): (usize, &ValueId)| last[at].filter(|_| is_last(at)).unwrap_or(it);

@@ -1,4 +1,4 @@
-//! Layouts of images: convolutions as contractions over taps, and channels last between them.
+//! Lowers convolutions to contractions over kernel taps and propagates channels-last layouts (NHWC) between them.
 
 mod borders;
 
@@ -16,17 +16,17 @@ use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
 
-/// Replaces the convolutions that the target runs as contractions ([`PassContext::images`]) by these, and keeps images
-/// in the order of axes that it prefers.
+/// Lowers the convolutions that [`PassContext::images`] selects to contractions, and keeps images in the axis order
+/// that the target prefers.
 ///
-/// With channels last, a convolution reads its input permuted, and its result is the permutation of what it computes.
-/// An op on a permuted image is applied to the image before the permutation instead, if it is elementwise, or moves,
-/// pools or reduces elements without an order of sums; its result is then permuted. So a chain of such ops has
-/// permutations, which are views, where it begins and where it ends. Sums of floats read their operand through the
-/// permutation: their order, which follows from the axes, stays as it is.
+/// A channels-last convolution reads its input permuted, and its result is permuted back. An op on a permuted image is
+/// instead applied before the permutation, and its result is permuted. This holds for elementwise ops and for those
+/// that move, pool, or reduce elements without an order of sums. So a chain of such ops has permutations, which are
+/// views, only at its ends. Sums of floats read their operand through the permutation, because their order follows from
+/// the axes and must not change.
 ///
-/// A chain goes through calls, branches and loops: an image that a region permutes first enters it permuted, and one that
-/// it permutes last leaves it so, as carries of loops do if they both enter and leave so.
+/// Chains extend through calls, branches and loops. An image that a region permutes first enters it permuted, and one
+/// that it permutes last leaves it permuted. Carries of loops are permuted if they both enter and leave permuted.
 pub struct Layouts;
 
 impl Pass for Layouts {
@@ -45,16 +45,16 @@ impl Pass for Layouts {
     }
 }
 
-/// Whether a graph has a convolution of its own that is a contraction.
+/// Returns whether a graph itself, without its regions, has a convolution that is lowered to a contraction.
 pub fn has_contracted(graph: &Graph, context: &PassContext) -> bool {
     context.images.contracted != Contracted::None
         && graph.nodes().any(|(_, node)| contracted(graph, node, context).is_some())
 }
 
-/// What a convolution makes of its operands, in an order of axes.
+/// Computes a convolution from its operands in an axis order.
 type ConvBody = fn(&Attrs, &[&Tensor], AxisOrder) -> Tensor;
 
-/// The rule and the body of a node that is a contraction.
+/// Returns the rule and the body of a node that is lowered to a contraction.
 fn contracted(graph: &Graph, node: &Node, context: &PassContext) -> Option<(&'static ImageRule, ConvBody)> {
     let Lowering::OfImages(rule) = &definition(node.op).lowering else { return None };
     let ImageForm::Convolution { geometry, body } = &rule.form else { return None };
@@ -68,23 +68,23 @@ fn types<'g>(graph: &'g Graph, values: &[ValueId]) -> SmallVec<[&'g Type; 3]> {
     values.iter().map(|&it| graph.ty(it)).collect()
 }
 
-/// What determines the graph of a convolution: op, attributes, types of the operands.
+/// The key of a convolution's graph: op, attributes and operand types.
 type Key = (u16, Attrs, Vec<Type>);
 
 struct Ordering<'g> {
     rewriter: Rewriter<'g>,
     order: AxisOrder,
-    /// For values with channels first, the same with channels last.
+    /// The channels-last values by their channels-first ones.
     last: FxHashMap<ValueId, ValueId>,
     bodies: Memo<Key>,
-    /// By graph that is called, what its calls become.
+    /// The replacement of calls, by called graph.
     called: FxHashMap<*const Graph, Bordered>,
-    /// The number of borders around it.
+    /// The number of enclosing borders.
     depth: usize,
 }
 
 impl<'g> Ordering<'g> {
-    /// Of a graph whose nodes are to be visited.
+    /// Creates the rewriter of a graph whose nodes are visited next.
     fn new(graph: &'g Graph, order: AxisOrder) -> Self {
         let (last, called) = (FxHashMap::default(), FxHashMap::default());
         Self { rewriter: Rewriter::new(graph), order, last, bodies: Memo::default(), called, depth: 0 }
@@ -101,7 +101,7 @@ impl<'g> Ordering<'g> {
 }
 
 impl Ordering<'_> {
-    /// What replaces the results of a node.
+    /// Returns the values that replace the results of a node.
     fn node(&mut self, graph: &Graph, node: &Node, operands: &[ValueId], context: &PassContext) -> Option<Values> {
         if !node.regions.is_empty() && self.order == AxisOrder::ChannelsLast {
             return self.across_border(graph, node, operands, context);
@@ -110,7 +110,7 @@ impl Ordering<'_> {
         if let Some((rule, body)) = contracted(graph, node, context) {
             return self.contraction(node, operands, rule, body);
         }
-        // Nothing is moved before a convolution has a result with channels last.
+        // Nothing moves before a convolution has a channels-last result.
         if self.last.is_empty() {
             return None;
         }
@@ -132,7 +132,7 @@ impl Ordering<'_> {
                 let ordered = matches!(rule.reducer, Reducer::Sum | Reducer::Prod) && ty.dtype.is_float();
                 let at = ReduceAttrs::of(&node.attrs);
                 let rank = self.rewriter.graph().ty(operands[0]).rank();
-                // Without the reduced axes, the others have no order of images.
+                // Without the reduced axes, the others are not in image order.
                 if ordered || !at.keepdims() || !self.last.contains_key(&operands[0]) {
                     return None;
                 }
@@ -146,7 +146,7 @@ impl Ordering<'_> {
         self.permuted_back(def, node, attrs, operands, ty)
     }
 
-    /// The contraction that replaces a convolution.
+    /// Returns the contraction that replaces a convolution.
     fn contraction(&mut self, node: &Node, operands: &[ValueId], rule: &ImageRule, body: ConvBody) -> Option<Values> {
         let is_last = self.order == AxisOrder::ChannelsLast;
         let image = |(at, &value): (usize, &ValueId)| match is_last && rule.operands.contains(&at) {
@@ -158,14 +158,14 @@ impl Ordering<'_> {
         let key = (node.op.number(), node.attrs.clone(), types);
         let apply = |inputs: &[_]| Ok(vec![body(&node.attrs, &inputs.iter().collect::<Vec<_>>(), self.order)]);
         let traced = self.bodies.get_or_build(key, |(_, _, types)| trace::build(node.op.name(), types, apply));
-        // A convolution whose sizes do not fit remains, and running it reports the error.
+        // A convolution with inconsistent sizes remains, and running it reports the error.
         let traced = traced.ok()?;
         let results = self.rewriter.splice_at(&traced, &operands, node.location);
         Some(if is_last && rule.result { self.first_of(results[0], node) } else { results })
     }
 
-    /// The node on operands with channels last, and its result with channels first; `None` if the op does not
-    /// take them.
+    /// Applies the node to channels-last operands and permutes its result back to channels-first. Returns `None` if the
+    /// op does not accept such operands.
     fn permuted_back(
         &mut self,
         def: &'static OpDef,
@@ -184,7 +184,7 @@ impl Ordering<'_> {
         Some(self.first_of(results[0], node))
     }
 
-    /// The value with channels first of one with channels last.
+    /// Returns a channels-last value permuted to channels-first.
     fn first_of(&mut self, last: ValueId, node: &Node) -> Values {
         let ty = self.rewriter.graph().ty(last).clone();
         let axes = AxisOrder::ChannelsLast.inverse(ty.rank());
@@ -193,7 +193,8 @@ impl Ordering<'_> {
         smallvec![first]
     }
 
-    /// The operands of an elementwise node with a result of this rank, if one of them is known with channels last.
+    /// Returns the operands of an elementwise node with a result of this rank in channels-last, if one of them is known
+    /// in this layout.
     fn elements(&mut self, operands: &[ValueId], rank: usize) -> Option<Values> {
         if !operands.iter().any(|it| self.last.contains_key(it)) {
             return None;
@@ -211,7 +212,7 @@ impl Ordering<'_> {
         Some(operands.iter().map(element).collect())
     }
 
-    /// The attributes and operands of a node that moves elements.
+    /// Returns the attributes and operands of a node that moves elements.
     fn moved(&mut self, node: &Node, operands: &[ValueId], ty: &Type) -> Option<(Attrs, Values)> {
         let rank = ty.rank();
         let known = |it: &ValueId| self.last.contains_key(it);
@@ -233,7 +234,7 @@ impl Ordering<'_> {
             let at = SliceAttrs::of(&node.attrs);
             SliceAttrs::attrs(&*extents(at.starts()), &*extents(at.sizes()), Attr::Ints(steps(at.steps())))
         } else if node.op == SLICE_UPDATE.op() {
-            // The whole, of which a part is replaced, is not copied in another order.
+            // The whole value, part of which is replaced, is not copied to another layout.
             if !known(&operands[0]) && !self.is_uniform(operands[0]) {
                 return None;
             }
@@ -249,7 +250,7 @@ impl Ordering<'_> {
         self.rewriter.graph().producer(value).is_some_and(|it| it.op == FULL.op())
     }
 
-    /// The value with channels last of one with channels first, of at least three axes.
+    /// Returns a channels-first value of at least three axes in channels-last.
     fn last_of(&mut self, first: ValueId) -> ValueId {
         if let Some(&known) = self.last.get(&first) {
             return known;
@@ -299,17 +300,17 @@ impl Ordering<'_> {
     }
 }
 
-/// The node that puts axes in this order.
+/// Builds the node that permutes axes to this order.
 fn permute_node(x: ValueId, axes: &[usize]) -> Node {
     Node::new(PERMUTE.op(), PermuteAttrs::attrs(axes), [x])
 }
 
-/// Whether a node puts axes in this order.
+/// Returns whether a node permutes axes to this order.
 fn permutes(node: &Node, axes: &[usize]) -> bool {
     node.op == PERMUTE.op() && PermuteAttrs::of(&node.attrs).axes().sizes()[..] == *axes
 }
 
-/// The type of an image with channels first in this order.
+/// Returns the type of a channels-first image in this order.
 fn in_order(ty: &Type, order: AxisOrder) -> Type {
     Type::new(ty.dtype, order.axes(ty.rank()).iter().map(|&it| ty.dims[it]).collect())
 }

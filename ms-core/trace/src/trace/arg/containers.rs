@@ -1,4 +1,4 @@
-//! Arguments with parts: references, lists, options, maps, tuples.
+//! Implements arguments with parts: references, lists, options, maps, tuples.
 
 use super::{Arg, Name, Sink, Tree};
 use crate::tensor::Tensor;
@@ -188,7 +188,7 @@ impl<T: Tree> Tree for Box<T> {
     }
 }
 
-/// Entries are visited in the order of their keys, as in a [`BTreeMap`].
+/// Visits entries in the order of their keys, as in a [`BTreeMap`].
 #[diagnostic::do_not_recommend]
 impl<T: Arg, S: BuildHasher + Clone + Default> Arg for HashMap<String, T, S> {
     fn visit(&self, sink: &mut Sink<'_>) {
@@ -224,7 +224,7 @@ fn sorted<T, S>(map: &HashMap<String, T, S>) -> Vec<(&String, &T)> {
     entries
 }
 
-/// The keys are part of the key of a version, and name the values: `map["w"]`.
+/// Visits the keys as part of the version's key. They also name the values: `map["w"]`.
 #[diagnostic::do_not_recommend]
 impl<K: Arg + Clone + Ord + Debug, T: Arg> Arg for BTreeMap<K, T> {
     fn visit(&self, sink: &mut Sink<'_>) {

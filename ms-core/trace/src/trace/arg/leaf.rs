@@ -1,4 +1,4 @@
-//! Arguments without parts: tensors, parameters, host values.
+//! Implements arguments without parts: tensors, parameters, host values.
 
 use super::{Arg, Sink, Tree};
 use crate::error::{Code, Error, raise};
@@ -9,7 +9,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-/// Whether a layer trains or evaluates, shared by its clones. Part of the key.
+/// Whether a layer trains or evaluates, shared by its clones. It is part of the version's key.
 ///
 /// ```
 /// use ms_core::trace::Training;
@@ -21,20 +21,20 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 pub struct Training(Arc<AtomicBool>);
 
 impl Training {
-    /// Whether it trains.
+    /// Returns whether the layer trains.
     #[inline]
     pub fn get(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Sets whether it trains.
+    /// Sets whether the layer trains.
     pub fn set(&self, yes: bool) {
         self.0.store(yes, Ordering::Relaxed);
     }
 }
 
 impl Default for Training {
-    /// Training.
+    /// Starts in training mode.
     fn default() -> Self {
         Self(Arc::new(AtomicBool::new(true)))
     }
@@ -48,8 +48,8 @@ impl Arg for Training {
     }
 }
 
-/// The dtype in which a layer computes, shared by its clones; none for that of its operands. Part of the
-/// key.
+/// The dtype in which a layer computes, shared by its clones; none for the dtype of its operands. It is part of the
+/// version's key.
 ///
 /// ```
 /// use ms_core::{DType, trace::ComputeDType};
@@ -64,14 +64,14 @@ impl ComputeDType {
     /// The dtype.
     #[inline]
     pub fn get(&self) -> Option<DType> {
-        // Zero is none.
+        // Zero means none.
         DType::ALL.get(usize::from(self.0.load(Ordering::Relaxed)).wrapping_sub(1)).copied()
     }
 
     /// Sets the dtype.
     ///
     /// # Panics
-    /// Raises [`Code::DType`] for a dtype that is not of floats.
+    /// Raises [`Code::DType`] for a dtype that is not a float.
     #[track_caller]
     pub fn set(&self, dtype: Option<DType>) {
         if let Some(dtype) = dtype.filter(|it| !it.is_float()) {
@@ -89,8 +89,8 @@ impl Arg for ComputeDType {
     }
 }
 
-/// A host value that never changes: it is hashed once, when it is created. Compiled functions treat
-/// two of them as equal if their [`Hash`] is: 256 bits of it are kept.
+/// A host value that never changes. It is hashed once, when it is created. Compiled functions treat two of them as
+/// equal if their [`Hash`] is, of which 256 bits are stored.
 ///
 /// ```
 /// use ms_core::{Tensor, ops, session, tensor, trace::Frozen};
@@ -185,7 +185,7 @@ impl Arg for Parameter {
     }
 }
 
-/// Visits the slot of its state.
+/// Visits the slot of the generator's state.
 #[diagnostic::do_not_recommend]
 impl Arg for crate::ops::random::Generator {
     fn visit(&self, sink: &mut Sink<'_>) {

@@ -1,4 +1,4 @@
-//! Arguments and results of compiled functions: values whose parts can be visited.
+//! Defines the arguments and results of compiled functions: values with parts that can be visited.
 
 mod containers;
 mod leaf;
@@ -11,8 +11,8 @@ pub use sink::{CellId, Name, PerParameter, Sink, Size, Sizes, Visitor};
 
 use crate::tensor::{Parameter, Tensor};
 
-/// An argument of a compiled function: its tensors and parameters become inputs, its other content
-/// becomes part of the key.
+/// An argument of a compiled function. Its tensors and parameters become inputs, and its static content becomes part of
+/// the key.
 ///
 /// Implemented for tensors, parameters, integers, floats, bools, strings and containers of them, by
 /// `#[cell]` for networks and by `#[derive(Tree)]` for structures of tensors.
@@ -45,15 +45,15 @@ pub trait Arg {
     /// Visits everything inside with `sink`, always in the same order.
     fn visit(&self, sink: &mut Sink<'_>);
 
-    /// This value with other tensors inside; `None` if the value enters a trace unchanged, because
-    /// its tensors are found by identity (cells) or there are none.
+    /// Returns this value with other tensors inside. Returns `None` if the value enters a trace unchanged, because its
+    /// tensors are found by identity (cells) or there are none.
     fn enter(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Option<Box<Self>> {
         let _ = next;
         None
     }
 }
 
-/// A structure of tensors that can be rebuilt with other tensors in the same places.
+/// A pytree: a structure of tensors that can be rebuilt with other tensors in the same positions.
 ///
 /// ```
 /// use ms_core::{ops, tensor, trace::Tree};
@@ -67,38 +67,35 @@ pub trait Arg {
     note = "derive `Tree` for it; for more information, run `ms explain MS051`"
 )]
 pub trait Tree: Arg + Clone {
-    /// The same structure with each tensor replaced by the result of `next`, in the order of
-    /// [`Arg::visit`].
+    /// Rebuilds the structure with each tensor replaced by the result of `next`, in the order of [`Arg::visit`].
     fn rebuild(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Self;
 
-    /// The structure that a compiled function keeps between its calls, to be rebuilt with the
-    /// tensors of each: it does not keep anything alive. A structure that holds parameters refers
-    /// to them weakly.
+    /// Returns the template that a compiled function stores between calls, to be rebuilt with the tensors of each call.
+    /// It keeps nothing alive. A structure with parameters refers to them weakly.
     fn as_template(&self) -> Self {
         self.clone()
     }
 
-    /// Serialises the structure without its tensors, as words for [`Tree::restore`]; returns
-    /// whether that is possible.
+    /// Serialises the structure without its tensors, as words for [`Tree::restore`]. Returns whether that is possible.
     fn store(&self, words: &mut Vec<u64>) -> bool {
         let _ = words;
         false
     }
 
-    /// The structure that these words describe, with the tensors of `next`; `None` if they describe
-    /// none, or if there are too few.
+    /// Rebuilds the structure that these words describe, with the tensors of `next`. Returns `None` if the words are
+    /// invalid, or if there are too few tensors.
     fn restore(words: &mut dyn Iterator<Item = u64>, next: &mut dyn FnMut() -> Option<Tensor>) -> Option<Self> {
         let _ = (words, next);
         None
     }
 }
 
-/// The tensors of a structure, in order.
+/// Returns the tensors of a structure, in order.
 pub fn leaves(tree: &impl Arg) -> Vec<Tensor> {
     visited(|sink| tree.visit(sink))
 }
 
-/// The tensors that `visit` visits, in order.
+/// Returns the tensors that `visit` visits, in order.
 pub fn visited(visit: impl FnOnce(&mut Sink<'_>)) -> Vec<Tensor> {
     struct Found(Vec<Tensor>);
     impl Visitor for Found {

@@ -1,4 +1,4 @@
-//! What tensors and parameters among arguments are called in dumps.
+//! Names the tensors and parameters of arguments for dumps.
 
 use super::{CellId, Name, Sink, Visitor};
 use crate::tensor::{Parameter, SlotId, Tensor};
@@ -7,39 +7,38 @@ use std::cell::OnceCell;
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// The names of the tensors and parameters that a call shows.
+/// The names of the tensors and parameters among the arguments of a call.
 ///
-/// A name is the path of a value from the arguments on: `x`, `batch[0]`, `state.hidden`. What lies
-/// in a cell has its path in the cell, `fc1.weight`, as in [`Cell::named_parameters`]; only where
-/// two cells have a parameter of one path, that path begins with the argument. What lies in `self`
-/// is named without it, and so is what lies in an argument of which the name is not known.
+/// A name is the path of a value from the arguments on: `x`, `batch[0]`, `state.hidden`. A value in a cell has its path
+/// in the cell, `fc1.weight`, as in [`Cell::named_parameters`]. If two cells have a parameter with the same path, the
+/// path begins with the argument. Values in `self`, and in arguments without a known name, have no such prefix.
 ///
 /// [`Cell::named_parameters`]: crate::trace::Cell::named_parameters
 #[derive(Default)]
 pub struct ArgumentNames {
-    /// All paths, one behind the other.
+    /// All paths, concatenated.
     text: String,
     tensors: Vec<(Tensor, Span)>,
-    /// As they are shown, also where one is shown again.
+    /// The parameters in the order of visits, including repeated ones.
     parameters: Vec<(SlotId, Span)>,
-    /// Where each parameter is among them, once there are more than [`FEW`] and one is looked for.
+    /// The index of each parameter's first visit. Built on the first lookup if there are more than [`FEW`].
     places: OnceCell<FxHashMap<SlotId, usize>>,
 }
 
-/// Up to this many parameters are looked through one by one.
+/// The maximum number of parameters that are searched linearly.
 const FEW: usize = 16;
 
 /// A path in the text.
 #[derive(Clone, Copy)]
 struct Span {
     begin: usize,
-    /// Where the path in the outermost cell begins.
+    /// The start of the path inside the outermost cell.
     inner: usize,
     end: usize,
 }
 
 impl ArgumentNames {
-    /// The names of what `sign` shows.
+    /// Collects the names of the values that `sign` visits.
     pub fn of(sign: impl Fn(&mut Sink<'_>)) -> Self {
         let mut paths = Paths::default();
         sign(&mut Sink::new(&mut paths));
@@ -50,17 +49,17 @@ impl ArgumentNames {
         names
     }
 
-    /// The tensors in the order in which they are shown.
+    /// Returns the tensors in the order of visits.
     pub fn tensors(&self) -> impl ExactSizeIterator<Item = &Tensor> {
         self.tensors.iter().map(|it| &it.0)
     }
 
-    /// The name of the tensor at a position.
+    /// Returns the name of the tensor at a position.
     pub fn tensor(&self, at: usize) -> Option<Arc<str>> {
         self.name(self.tensors[at].1)
     }
 
-    /// The name of a parameter.
+    /// Returns the name of a parameter.
     pub fn parameter(&self, id: SlotId) -> Option<Arc<str>> {
         let place = if self.parameters.len() <= FEW {
             self.parameters.iter().position(|it| it.0 == id)?
@@ -70,7 +69,7 @@ impl ArgumentNames {
         self.name(self.parameters[place].1)
     }
 
-    /// Where each parameter is shown first.
+    /// Returns the index of each parameter's first visit.
     fn places(&self) -> FxHashMap<SlotId, usize> {
         let mut places = FxHashMap::with_capacity_and_hasher(self.parameters.len(), Default::default());
         self.parameters.iter().enumerate().for_each(|(at, it)| {
@@ -79,14 +78,14 @@ impl ArgumentNames {
         places
     }
 
-    /// A path without an argument at its beginning may begin with an index, which is no name.
+    /// Returns the name of a span. A path without an argument may begin with an index, which is not a name.
     fn name(&self, span: Span) -> Option<Arc<str>> {
         let begins = [span.inner, span.begin].into_iter();
         let mut paths = begins.map(|begin| &self.text[begin..span.end]);
         paths.find(|it| !it.is_empty() && !it.starts_with('[')).map(Into::into)
     }
 
-    /// Lets paths in cells begin with the argument where parameters of several cells have the same.
+    /// Prefixes paths in cells with the argument if parameters of several cells share them.
     fn tell_apart(&mut self) {
         let mut met: FxHashSet<&str> = FxHashSet::default();
         let mut repeated: FxHashSet<&str> = FxHashSet::default();
@@ -109,12 +108,12 @@ impl ArgumentNames {
 #[derive(Default)]
 struct Paths {
     names: ArgumentNames,
-    /// The path of what is shown now, and where it ended before each of its parts.
+    /// The path of the current value, and its length before each of its parts.
     path: String,
     parts: Vec<usize>,
-    /// The outermost cell around it: how many parts the path of the cell has, and its length.
+    /// The outermost enclosing cell: the number of parts of its path, and the length of its path.
     cell: Option<(usize, usize)>,
-    /// How many outermost cells there are.
+    /// The number of outermost cells.
     cells: usize,
 }
 
@@ -145,7 +144,7 @@ impl Visitor for Paths {
         self.path.clear();
         self.parts.clear();
         self.cell = None;
-        // Of the arguments of a closure only the positions are known, which are told in words.
+        // Arguments of a closure have no names, and are described by their positions.
         if name != "self" && !name.contains(' ') {
             self.path.push_str(name);
         }
@@ -186,7 +185,7 @@ mod tests {
     use super::*;
     use crate::trace::Arg;
 
-    /// [`Arg`] as an object.
+    /// [`Arg`] as a trait object.
     trait Show {
         fn show(&self, sink: &mut Sink<'_>);
     }
@@ -209,7 +208,7 @@ mod tests {
         }
     }
 
-    /// The same, that is none.
+    /// These parts outside of a cell.
     struct Parts<'a>(Shown<'a>);
 
     impl Arg for Parts<'_> {
@@ -234,7 +233,7 @@ mod tests {
         let state = Parts(&[("h", &t), ("inner", &pair)]);
         let (first, second): (Shown<'_>, Shown<'_>) = (&[("net", &dense)], &[("net", &other)]);
         let nets = vec![Parts(first), Parts(second)];
-        // The tensors, and the three parameters.
+        // The expected names of the tensors and of the three parameters.
         let cases: [(Shown<'_>, &str, &str); 11] = [
             (&[("x", &t), ("y", &u)], "x y", "- - -"),
             (&[("batch", &pair)], "batch[0] batch[1][0] batch[1][1]", "- - -"),
@@ -243,7 +242,7 @@ mod tests {
             (&[("w", &v), ("again", &v)], "", "w - -"),
             (&[("self", &net), ("x", &t)], "fc1.table x", "fc1.weight fc2.weight fc2.bias"),
             (&[("net", &net), ("x", &t)], "fc1.table x", "fc1.weight fc2.weight fc2.bias"),
-            // Two models: one name belongs to both.
+            // Two models: the shared name is qualified in both.
             (&[("a", &dense), ("b", &other)], "table", "a.weight b.weight bias"),
             (&[("self", &dense), ("b", &other)], "table", "weight b.weight bias"),
             (&[("nets", &nets)], "table", "nets[0].net.weight nets[1].net.weight bias"),

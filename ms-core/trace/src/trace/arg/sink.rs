@@ -1,4 +1,4 @@
-//! The visitor interface of arguments.
+//! Defines the visitor interface of arguments.
 
 use super::{ComputeDType, Training};
 use crate::error::{Code, Error, raise, stack_address};
@@ -9,8 +9,7 @@ use std::fmt;
 
 /// Receives the parts of an [`Arg`](super::Arg): a [`Visitor`], or the signature of a call.
 ///
-/// A signature is computed at every call. It needs no dynamic call per part, and ignores the names
-/// of parts.
+/// A signature is computed at every call. It needs no dynamic call per part, and ignores the names of parts.
 ///
 /// See the example of [`Arg`](super::Arg).
 pub struct Sink<'a> {
@@ -19,8 +18,8 @@ pub struct Sink<'a> {
     floor: usize,
 }
 
-/// The stack that nested parts of a value may use: an eighth of a thread's default, so that every
-/// other traversal of the value has enough.
+/// The stack size for nested parts of a value: an eighth of a thread's default. This leaves enough for every other
+/// traversal of the value.
 const STACK_BYTES: usize = 256 << 10;
 
 #[cold]
@@ -37,12 +36,12 @@ enum To<'a> {
 }
 
 impl<'a> Sink<'a> {
-    /// A sink for `visitor`.
+    /// Creates a sink for `visitor`.
     pub fn new(visitor: &'a mut dyn Visitor) -> Self {
         Self::made(To::Visitor(visitor))
     }
 
-    /// A sink for `signature`.
+    /// Creates a sink for `signature`.
     pub fn signing(signature: &'a mut Signature) -> Self {
         Self::made(To::Signature(signature))
     }
@@ -54,7 +53,7 @@ impl<'a> Sink<'a> {
 }
 
 impl Sink<'_> {
-    /// A tensor.
+    /// Visits a tensor.
     #[inline]
     pub fn tensor(&mut self, tensor: &Tensor) {
         match &mut self.to {
@@ -63,7 +62,7 @@ impl Sink<'_> {
         }
     }
 
-    /// A parameter.
+    /// Visits a parameter.
     #[inline]
     pub fn parameter(&mut self, parameter: &Parameter) {
         match &mut self.to {
@@ -72,7 +71,7 @@ impl Sink<'_> {
         }
     }
 
-    /// A host value, or a part of one: number of elements, discriminant, bits.
+    /// Visits a host value, or a part of one: number of elements, discriminant, bits.
     #[inline]
     pub fn fixed(&mut self, bits: u64) {
         match &mut self.to {
@@ -81,7 +80,7 @@ impl Sink<'_> {
         }
     }
 
-    /// A type that determines the code of the value.
+    /// Visits a type that determines the code of the value.
     #[inline]
     pub fn ty(&mut self, ty: TypeKey) {
         match &mut self.to {
@@ -90,7 +89,7 @@ impl Sink<'_> {
         }
     }
 
-    /// A float, by its bits.
+    /// Visits a float, by its bits.
     #[inline]
     pub fn float(&mut self, bits: u64) {
         match &mut self.to {
@@ -99,7 +98,7 @@ impl Sink<'_> {
         }
     }
 
-    /// The mode of a cell: training or evaluation.
+    /// Visits the mode of a cell: training or evaluation.
     #[inline]
     pub fn training(&mut self, flag: &Training) {
         match &mut self.to {
@@ -108,7 +107,7 @@ impl Sink<'_> {
         }
     }
 
-    /// The dtype in which a layer computes.
+    /// Visits the dtype in which a layer computes.
     #[inline]
     pub fn compute_dtype(&mut self, flag: &ComputeDType) {
         match &mut self.to {
@@ -117,7 +116,7 @@ impl Sink<'_> {
         }
     }
 
-    /// State for parameters; returns whether its slots are visited next.
+    /// Visits state for parameters, and returns whether its slots are visited next.
     #[inline]
     pub fn per_parameter(&mut self, state: &dyn PerParameter) -> bool {
         match &mut self.to {
@@ -126,7 +125,7 @@ impl Sink<'_> {
         }
     }
 
-    /// The declared sizes of the following tensors; `None` for tensors without.
+    /// Declares the sizes of the following tensors; `None` for tensors without.
     #[inline]
     pub fn sizes(&mut self, sizes: Option<&'static Sizes>) {
         match &mut self.to {
@@ -135,13 +134,13 @@ impl Sink<'_> {
         }
     }
 
-    /// Whether names of parts are looked at.
+    /// Returns whether the visitor uses the names of parts.
     #[inline]
     pub fn takes_names(&self) -> bool {
         matches!(self.to, To::Visitor(_))
     }
 
-    /// An argument of a call begins.
+    /// Begins an argument of a call.
     #[inline]
     pub fn argument(&mut self, name: &'static str) {
         if let To::Visitor(it) = &mut self.to {
@@ -149,7 +148,7 @@ impl Sink<'_> {
         }
     }
 
-    /// The following parts, up to the end of the current part, belong to this cell.
+    /// Begins a cell: the following parts, up to the end of the current part, belong to it.
     #[inline]
     pub fn cell<T: ?Sized>(&mut self, name: &'static str, cell: &T) {
         if let To::Visitor(it) = &mut self.to {
@@ -158,7 +157,7 @@ impl Sink<'_> {
         }
     }
 
-    /// A field or an element begins.
+    /// Begins a field or an element.
     ///
     /// Raises [`Code::Nesting`] if parts are nested so deeply that the stack would overflow.
     #[inline]
@@ -171,7 +170,7 @@ impl Sink<'_> {
         }
     }
 
-    /// It ends.
+    /// Ends a field or an element.
     #[inline]
     pub fn end(&mut self) {
         if let To::Visitor(it) = &mut self.to {
@@ -180,7 +179,7 @@ impl Sink<'_> {
     }
 }
 
-/// A cell: its type and its place in memory, as long as it is not moved.
+/// The identity of a cell: its type and its address, as long as it is not moved.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CellId {
     name: &'static str,
@@ -190,80 +189,80 @@ pub struct CellId {
 }
 
 impl CellId {
-    /// The name of its type, without arguments.
+    /// Returns the name of its type, without arguments.
     pub fn name(self) -> &'static str {
         self.name
     }
 
-    /// Whether it has no fields, so that others may be at the same place.
+    /// Returns whether it has no fields, so that other cells may have the same address.
     pub fn is_empty(self) -> bool {
         self.is_empty
     }
 }
 
-/// Visits the parts of an [`Arg`](super::Arg); the methods are those of [`Sink`].
+/// Visits the parts of an [`Arg`](super::Arg). The methods are those of [`Sink`].
 pub trait Visitor {
-    /// A tensor.
+    /// Visits a tensor.
     fn tensor(&mut self, tensor: &Tensor);
 
-    /// A parameter.
+    /// Visits a parameter.
     fn parameter(&mut self, parameter: &Parameter);
 
-    /// A host value, or a part of one.
+    /// Visits a host value, or a part of one.
     fn fixed(&mut self, bits: u64);
 
-    /// A type that determines the code of the value.
+    /// Visits a type that determines the code of the value.
     fn ty(&mut self, ty: TypeKey) {
         self.fixed(ty.number());
     }
 
-    /// A float.
+    /// Visits a float.
     fn float(&mut self, bits: u64) {
         self.fixed(bits);
     }
 
-    /// The mode of a cell: training or evaluation.
+    /// Visits the mode of a cell: training or evaluation.
     fn training(&mut self, flag: &Training) {
         self.fixed(flag.get() as u64);
     }
 
-    /// The dtype in which a layer computes.
+    /// Visits the dtype in which a layer computes.
     fn compute_dtype(&mut self, flag: &ComputeDType) {
         self.fixed(flag.get().map_or(0, |it| it as u64 + 1));
     }
 
-    /// State for parameters; returns whether its slots are visited next.
+    /// Visits state for parameters, and returns whether its slots are visited next.
     fn per_parameter(&mut self, state: &dyn PerParameter) -> bool {
         let _ = state;
         true
     }
 
-    /// The declared sizes of the following tensors.
+    /// Declares the sizes of the following tensors.
     fn sizes(&mut self, sizes: Option<&'static Sizes>) {
         let _ = sizes;
     }
 
-    /// An argument of a call begins.
+    /// Begins an argument of a call.
     fn argument(&mut self, name: &'static str) {
         let _ = name;
     }
 
-    /// The following parts belong to a cell.
+    /// Begins a cell, to which the following parts belong.
     fn cell(&mut self, cell: CellId) {
         let _ = cell;
     }
 
-    /// A field or an element begins.
+    /// Begins a field or an element.
     fn begin(&mut self, name: Name<'_>) {
         let _ = name;
     }
 
-    /// It ends.
+    /// Ends a field or an element.
     fn end(&mut self) {}
 }
 
-/// State with a slot for each of some parameters, such as the moments of an optimiser. Its slots are
-/// named [`Name::Of`] their parameters.
+/// State with a slot for each parameter of a set, such as the moments of an optimiser. Its slots are named [`Name::Of`]
+/// their parameters.
 pub trait PerParameter {
     /// Creates the slots of those parameters that have none.
     fn prepare(&self, parameters: &[Parameter]);
@@ -274,16 +273,16 @@ pub trait PerParameter {
 pub struct Sizes {
     /// The name of the argument.
     pub argument: &'static str,
-    /// One for each axis.
+    /// The sizes of the axes, one for each.
     pub axes: &'static [Size],
 }
 
 /// The size of one axis of an argument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Size {
-    /// Part of the key: every size compiles a version. Written `_`.
+    /// A static size, part of the key: every size compiles a version. Written `_`.
     Fixed,
-    /// A symbol, whose size is determined by each call. Written as a name.
+    /// A symbol with a size that each call determines. Written as a name.
     Symbol(&'static str),
 }
 
@@ -303,7 +302,7 @@ pub enum Name<'a> {
 }
 
 impl Name<'_> {
-    /// The name as a step of a path: `.fc1`, `[3]`, or `["w"]`.
+    /// Formats the name as a step of a path: `.fc1`, `[3]`, or `["w"]`.
     pub fn step(&self) -> String {
         match self {
             Self::Field(name) => format!(".{name}"),

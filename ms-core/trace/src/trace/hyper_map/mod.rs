@@ -1,4 +1,4 @@
-//! A function over all parts of structures: `HyperMap`, `Map` and `MultitypeFuncGraph`.
+//! Maps functions over all parts of structures: `HyperMap`, `Map` and `MultitypeFuncGraph`.
 
 mod overload;
 mod value;
@@ -9,8 +9,7 @@ pub use value::{FromValue, Number, Structure, Value};
 use super::arg::Tree;
 use crate::error::{Code, Error, OrRaise, Result};
 
-/// Calls a function on the parts of structures that stand at the same place, at any depth, and
-/// gives a structure of the results.
+/// Calls a function on corresponding parts of structures, at any depth, and returns a structure of the results.
 ///
 /// ```
 /// use ms_core::{Tensor, ops, tensor, trace::{HyperMap, MultitypeFuncGraph}};
@@ -22,8 +21,8 @@ use crate::error::{Code, Error, OrRaise, Result};
 /// assert_eq!(y, 16.0);
 /// ```
 ///
-/// Structures of one call have the same form, eagerly and in compiled code: tuples beside tuples,
-/// lists beside lists, maps of the same keys, all of the same length.
+/// Structures of one call must have the same form, eagerly and in compiled code. Tuples match tuples, lists match
+/// lists, maps have equal keys, and lengths are equal.
 #[derive(Clone)]
 pub struct HyperMap {
     function: MultitypeFuncGraph,
@@ -32,7 +31,7 @@ pub struct HyperMap {
     deep: bool,
 }
 
-/// [`HyperMap`] of one level: the parts themselves are the arguments, even if they are structures.
+/// Like [`HyperMap`], for one level: the parts themselves are the arguments, even if they are structures.
 ///
 /// ```
 /// use ms_core::{Tensor, ops, tensor, trace::{Map, MultitypeFuncGraph}};
@@ -62,16 +61,16 @@ impl HyperMap {
         self
     }
 
-    /// The function over the parts of one structure, whose results have the types of the parts.
+    /// Calls the function on the parts of one structure. The results have the types of the parts.
     ///
     /// # Panics
-    /// Raises [`Code::NoOverload`] for parts that the function does not take.
+    /// Raises [`Code::NoOverload`] for parts that the function does not accept.
     #[track_caller]
     pub fn call<T: Structure + FromValue>(&self, structure: &T) -> T {
         self.call_as(&[structure])
     }
 
-    /// The function over the parts of several structures, as a structure of type `R`.
+    /// Calls the function on the parts of several structures, and returns a structure of type `R`.
     ///
     /// ```
     /// use ms_core::{Tensor, ops, tensor, trace::{HyperMap, MultitypeFuncGraph}};
@@ -81,8 +80,8 @@ impl HyperMap {
     /// ```
     ///
     /// # Panics
-    /// Raises [`Code::Structure`] for structures of different forms, [`Code::NoOverload`] for parts
-    /// that the function does not take, [`Code::Argument`] when the results are of other types.
+    /// Raises [`Code::Structure`] for structures of different forms, [`Code::NoOverload`] for parts that the function
+    /// does not accept, and [`Code::Argument`] when the results have other types.
     #[track_caller]
     pub fn call_as<R: FromValue>(&self, structures: &[&dyn Structure]) -> R {
         let values: Vec<Value> = structures.iter().map(|it| it.value()).collect();
@@ -90,12 +89,11 @@ impl HyperMap {
         result.and_then(value::convert).or_raise()
     }
 
-    /// The function over the tensors of a structure that is not a tuple or list, such as the
-    /// gradients of a cell; it must return a tensor for each.
+    /// Calls the function on the tensors of a structure that is not a tuple or list, such as the gradients of a cell.
+    /// It must return a tensor for each.
     ///
     /// # Panics
-    /// Raises [`Code::NoOverload`] if it takes no tensor, [`Code::Argument`] if it does not return
-    /// one.
+    /// Raises [`Code::NoOverload`] if it does not accept a tensor, and [`Code::Argument`] if it does not return one.
     #[track_caller]
     pub fn call_tree<T: Tree>(&self, tree: &T) -> T {
         tree.rebuild(&mut |it| {
@@ -123,7 +121,7 @@ impl HyperMap {
     }
 }
 
-/// The parts of structures with the same form.
+/// Returns the corresponding parts of structures with the same form.
 fn columns<'a>(form: &Value, values: &[&'a Value]) -> Result<Vec<Vec<&'a Value>>> {
     let refuse = |message: String| {
         let help = "structures that are mapped together have the same form, down to the parts";

@@ -1,4 +1,4 @@
-//! Overloaded functions, selected by the kinds of their arguments.
+//! Implements overloaded functions, selected by the kinds of their arguments.
 
 use super::value::{Number, Structure, Value};
 use crate::error::{Code, Error, OrRaise, Result};
@@ -16,7 +16,7 @@ pub trait Kind: ToOwned {
     /// The name in messages.
     const NAME: &'static str;
 
-    /// The value as this kind, and the distance of its own kind from it: 0 for this very kind.
+    /// Converts the value to this kind. Returns it with the conversion distance, which is 0 for a value of this kind.
     fn accept(value: &Value) -> Option<(Cow<'_, Self>, u8)>;
 }
 
@@ -62,10 +62,10 @@ pub trait Overload<Args> {
     /// The names of the kinds.
     const KINDS: &'static [&'static str];
 
-    /// The distance of the arguments from its kinds; `None` if it does not accept them.
+    /// Returns the distance of the arguments from its kinds; `None` if it does not accept them.
     fn distance(arguments: &[&Value]) -> Option<u32>;
 
-    /// Calls it on arguments that it accepts.
+    /// Calls the function on arguments that it accepts.
     fn call(&self, arguments: &[&Value]) -> Value;
 }
 
@@ -100,7 +100,7 @@ overloads! {
     (A 0, B 1, C 2, D 3, E 4) 5;
 }
 
-/// A function in several forms, of which the kinds of the arguments choose one.
+/// A function with several overloads. The kinds of the arguments select one.
 ///
 /// ```
 /// use ms_core::{Tensor, ops, tensor, trace::{MultitypeFuncGraph, Value}};
@@ -125,15 +125,15 @@ struct Form {
 type Call = dyn Fn(&[&Value]) -> Value;
 
 impl MultitypeFuncGraph {
-    /// A function without a form.
+    /// Creates a function without overloads.
     pub fn new(name: &str) -> Self {
         Self { name: name.into(), forms: Vec::new() }
     }
 
-    /// With one more form, a function of references: `&Tensor`, `&Parameter`, `&i64`, `&f64`,
-    /// `&Number` (either of the two), `&bool`, `&str`, `&[Value]` (a tuple or a list) or `&Value`
-    /// (anything). Where several forms take the arguments, the one of the nearest kinds is
-    /// called, and of equally near ones the first. A parameter is read where a tensor is taken.
+    /// Adds an overload, a function of references. They are `&Tensor`, `&Parameter`, `&i64`, `&f64`, `&Number` (either
+    /// of the two), `&bool`, `&str`, `&[Value]` (a tuple or a list) or `&Value` (anything). If several overloads accept
+    /// the arguments, the one with the smallest distance is called, and of equally near ones the first. A parameter is
+    /// read if a tensor is expected.
     pub fn register<Args, F: Overload<Args> + 'static>(mut self, form: F) -> Self {
         let call = Rc::new(move |arguments: &[&Value]| form.call(arguments));
         self.forms.push(Form { kinds: F::KINDS, distance: F::distance, call });

@@ -1,5 +1,5 @@
-//! Structures as dynamic values, by which overloads of
-//! [`MultitypeFuncGraph`](super::MultitypeFuncGraph) are selected.
+//! Represents structures as dynamic values, by which overloads of [`MultitypeFuncGraph`](super::MultitypeFuncGraph) are
+//! selected.
 
 use crate::error::{Code, Error, Result};
 use crate::tensor::{Parameter, Tensor};
@@ -42,7 +42,7 @@ pub enum Number {
 }
 
 impl Number {
-    /// As a float.
+    /// Returns the number as a float.
     pub fn as_f64(self) -> f64 {
         match self {
             Self::Int(it) => it as f64,
@@ -52,7 +52,7 @@ impl Number {
 }
 
 impl Value {
-    /// Its kind, in messages.
+    /// Returns the kind, for messages.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Tensor(_) => "Tensor",
@@ -67,7 +67,7 @@ impl Value {
         }
     }
 
-    /// The parts of a tuple, a list or a dictionary.
+    /// Returns the parts of a tuple, a list or a dictionary.
     pub(super) fn parts(&self) -> Option<Vec<&Value>> {
         match self {
             Self::Tuple(parts) | Self::List(parts) => Some(parts.iter().collect()),
@@ -76,7 +76,7 @@ impl Value {
         }
     }
 
-    /// This structure with other parts.
+    /// Returns this structure with other parts.
     pub(super) fn with_parts(&self, parts: Vec<Value>) -> Value {
         match self {
             Self::Dict(keys) => Self::Dict(keys.iter().map(|it| it.0.clone()).zip(parts).collect()),
@@ -102,17 +102,17 @@ impl fmt::Display for Value {
     note = "it runs over tensors, parameters, numbers, bools, strings, and tuples, vectors, arrays and maps of them"
 )]
 pub trait Structure {
-    /// As a dynamic value.
+    /// Converts the structure to a dynamic value.
     fn value(&self) -> Value;
 }
 
-/// A [`Structure`] that can be made from a dynamic value.
+/// A [`Structure`] that can be built from a dynamic value.
 pub trait FromValue: Sized {
-    /// The structure; `None` if the value is of another kind.
+    /// Returns the structure; `None` if the value is of another kind.
     fn from_value(value: Value) -> Option<Self>;
 }
 
-/// The result of a function as the requested type.
+/// Converts the result of a function to the requested type.
 ///
 /// # Errors
 /// [`Code::Argument`] if it is of another type.

@@ -1,4 +1,4 @@
-//! `if`: both arms of a branch on a tensor are traced; on a host value one of them runs.
+//! Implements `if`: traces both arms of a branch on a tensor, and runs one of them on a host value.
 //!
 //! ```text
 //! let mut region = branch();              let mut x0 = held("`x`");
@@ -50,11 +50,11 @@ struct Traced {
     condition: Tensor,
     phase: Phase,
     first: Option<Suspended>,
-    /// Which arms leave the enclosing loop.
+    /// Whether each arm leaves the enclosing loop.
     left: [bool; 2],
-    /// It guards code that a jump skips, and is not the user's `if`.
+    /// Whether it guards code that a jump skips, rather than being the user's `if`.
     skips: bool,
-    /// The function ends after it.
+    /// Whether the function ends after it.
     ends: bool,
     states: Vec<State>,
 }
@@ -66,14 +66,14 @@ struct State {
     results: Vec<Tensor>,
 }
 
-/// An `if` before its condition.
+/// Creates an `if` before its condition.
 #[inline]
 pub fn branch<K: Kind>() -> Branch<K> {
     Branch { kind: PhantomData, traced: None }
 }
 
 impl<K: Kind> Branch<K> {
-    /// Whether the first arm runs.
+    /// Returns whether the first arm runs.
     #[track_caller]
     #[inline]
     pub fn test<C: Condition<Kind = K>>(&mut self, condition: C) -> bool {
@@ -93,8 +93,8 @@ impl<K: Kind> Branch<K> {
         }
     }
 
-    /// The second arm of a condition of several parts begins: it runs alone if a pattern among them
-    /// does not match.
+    /// Begins the second arm of a condition with several parts. Only this arm runs if a pattern among the parts does
+    /// not match.
     #[inline]
     pub fn other(&mut self) {
         if self.traced.as_ref().is_some_and(|it| it.phase == Phase::First) {
@@ -102,7 +102,7 @@ impl<K: Kind> Branch<K> {
         }
     }
 
-    /// The kind of the region.
+    /// Returns the kind of the region.
     #[inline]
     pub fn kind(&self) -> PhantomData<K> {
         PhantomData
@@ -119,7 +119,7 @@ impl<K: Kind> Branch<K> {
         }
     }
 
-    /// The first arm begins.
+    /// Begins the first arm.
     #[inline]
     pub fn begin(&self) {
         if let Some(it) = &self.traced {
@@ -127,7 +127,7 @@ impl<K: Kind> Branch<K> {
         }
     }
 
-    /// The region uses a name through which something may be mutated.
+    /// Records that the region uses a name through which something may be mutated.
     ///
     /// Reports [`Code::HandedOn`](crate::Code::HandedOn) or
     /// [`Code::SharedChange`](crate::Code::SharedChange) if the condition is a tensor.
@@ -139,7 +139,7 @@ impl<K: Kind> Branch<K> {
         }
     }
 
-    /// Whether only one arm runs.
+    /// Returns whether only one arm runs.
     #[inline]
     pub fn is_decided(&self) -> bool {
         self.traced.is_none()
@@ -171,12 +171,12 @@ impl<K: Kind> Branch<K> {
         }
     }
 
-    /// The value of the first arm; `None` if the arm jumps.
+    /// Passes the value of the first arm; `None` if the arm jumps.
     pub fn first<R>(&mut self, held: &mut Held<R>, value: Option<R>)
     where
         K: Carry<R>,
     {
-        // Not in the signature, which rustc shows in messages.
+        // The parameter is not `mut`, because rustc shows the signature in messages.
         let mut value = value;
         match &mut self.traced {
             Some(it) => it.keep::<K, _>(held, value.as_ref()),
@@ -185,13 +185,13 @@ impl<K: Kind> Branch<K> {
         held.first = value;
     }
 
-    /// The value of the first arm if only that one runs.
+    /// Returns the value of the first arm if only that one runs.
     #[inline]
     pub fn alone<R>(&self, held: &mut Held<R>) -> Option<R> {
         held.first.take()
     }
 
-    /// The value of the second arm.
+    /// Passes the value of the second arm.
     pub fn second<R>(&mut self, held: &mut Held<R>, value: &mut Option<R>)
     where
         K: Carry<R>,
@@ -202,7 +202,7 @@ impl<K: Kind> Branch<K> {
         }
     }
 
-    /// The second arm begins.
+    /// Begins the second arm.
     pub fn turn(&mut self) {
         if let Some(it) = &mut self.traced {
             it.first = Some(it.open.tracer.suspend());
@@ -211,11 +211,11 @@ impl<K: Kind> Branch<K> {
         }
     }
 
-    /// Determines the kind of the loops that are left from inside.
+    /// Determines the kind of the loops that jumps inside leave.
     #[inline]
     pub fn votes(&self, _: Vote<K>) {}
 
-    /// The second arm is the case that a loop or a function was left.
+    /// Marks the second arm as the path on which a loop or a function has been left.
     #[inline]
     pub fn passes(&mut self) {
         if let Some(it) = &mut self.traced {
@@ -223,15 +223,15 @@ impl<K: Kind> Branch<K> {
         }
     }
 
-    /// The second arm is the case that a loop was left: if the first arm certainly leaves it, it is
-    /// certainly left.
+    /// Marks the second arm as the path on which a loop has been left. If the first arm certainly leaves the loop, it
+    /// has certainly been left.
     pub fn leaves<L, R>(&mut self, held: &HeldFlow<R>, flow: &mut Flow<L, R>) {
         if self.traced.is_some() && held.flags.leaves.tensors.first().is_some_and(flow::is_set) {
             *flow.parts().0 = flow::left();
         }
     }
 
-    /// The function ends after the region.
+    /// Records that the function ends after the region.
     #[inline]
     pub fn ends(&mut self) {
         if let Some(it) = &mut self.traced {
@@ -239,7 +239,7 @@ impl<K: Kind> Branch<K> {
         }
     }
 
-    /// [`Branch::save`] for an exit.
+    /// Saves an exit like [`Branch::save`].
     pub fn save_flow<L, R>(&self, held: &mut HeldFlow<R>, flow: &Flow<L, R>)
     where
         K: Carry<R>,
@@ -250,7 +250,7 @@ impl<K: Kind> Branch<K> {
         }
     }
 
-    /// [`Branch::carry`] for an exit.
+    /// Carries an exit like [`Branch::carry`].
     pub fn carry_flow<L: Kind, R>(&mut self, held: &mut HeldFlow<R>, flow: &mut Flow<L, R>)
     where
         K: Carry<R>,
@@ -280,14 +280,14 @@ impl<K: Kind> Branch<K> {
         }
     }
 
-    /// Both arms have ended.
+    /// Ends both arms.
     pub fn join(&mut self) {
         if let Some(it) = &mut self.traced {
             it.join();
         }
     }
 
-    /// The value of both arms; `second` is that of the second one.
+    /// Returns the value of both arms. `second` is the value of the second arm.
     pub fn value<R>(&mut self, mut held: Held<R>, second: Option<R>) -> Option<R>
     where
         K: Carry<R>,
@@ -326,7 +326,7 @@ impl Traced {
         }
         let passes = held.passes && (self.ends || self.left[0] || self.left[1]);
         if passes && !is_alike(&leaves, &held.leaves) {
-            // The other arm's value is not used: it only needs the right type.
+            // The other arm's value is unused, and only needs the right type.
             if self.left[1] {
                 held.refused = true;
                 state.ends[1] = state.ends[0].iter().map(|it| blank(&tracer, it)).collect();
@@ -340,7 +340,7 @@ impl Traced {
             return;
         }
         if !leaves.fits(&held.leaves) {
-            // A host loop may depend on the value: tracing cannot continue with a wrong one.
+            // A host loop may depend on the value, so tracing cannot continue with a wrong one.
             let when = match self.skips {
                 true => "where a jump skips what follows than where it goes on",
                 false => "in one arm than in the other",
@@ -397,7 +397,7 @@ impl Traced {
         }
     }
 
-    /// The value of both arms, of which one may have none, or an error instead.
+    /// Returns the value of both arms. One of them may have an error, or no value.
     fn choice<K: Carry<R>, R>(&self, held: &mut Held<R>, second: Option<R>) -> Option<R> {
         let first = held.first.take();
         if first.as_ref().is_some_and(K::is_refusal) {
@@ -420,7 +420,7 @@ impl Traced {
     }
 }
 
-/// Whether two structures differ only in the values of their tensors.
+/// Returns whether two structures differ only in the values of their tensors.
 fn is_alike(one: &Leaves, other: &Leaves) -> bool {
     let same = |(a, b): (&Tensor, &Tensor)| a.ty() == b.ty() || a.is_poisoned() || b.is_poisoned();
     one.fits(other) && one.tensors.iter().zip(&other.tensors).all(same)

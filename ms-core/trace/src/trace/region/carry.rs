@@ -1,4 +1,4 @@
-//! State that changes inside regions.
+//! Carries state that changes inside regions.
 
 use super::kind::{Host, Kind, OnTensor};
 use crate::error::{Code, Error};
@@ -6,10 +6,10 @@ use crate::tensor::{Parameter, Tensor};
 use crate::trace::arg::{Name, Sink, Tree, Visitor};
 use std::marker::PhantomData;
 
-/// The treatment of a variable of type `S` that changes inside a kind of region: none on host
-/// values, where any Rust type is allowed; on tensors it becomes an operand and a result.
+/// The treatment of a variable of type `S` that changes inside a kind of region. Host regions allow any Rust type and
+/// need none. In tensor regions the variable becomes an operand and a result.
 ///
-/// It is a trait of the kind, so that rustc does not infer the kind from the variable.
+/// The trait is implemented for the kind, so that rustc does not infer the kind from the variable.
 #[diagnostic::on_unimplemented(
     message = "`{S}` changes inside control flow on a tensor, but it is no structure of tensors",
     label = "changes inside a decision on a tensor",
@@ -17,11 +17,11 @@ use std::marker::PhantomData;
             `ms explain MS020`"
 )]
 pub trait Carry<S>: Kind + Sized {
-    /// Where rustc reports a variable that a region cannot change.
+    /// Makes rustc report a variable that a region cannot change.
     #[inline]
     fn accept(_: PhantomData<Self>, _: Option<&S>) {}
 
-    /// A copy of the value, if the region has to restore it.
+    /// Copies the value, if the region has to restore it.
     fn copy(value: &S) -> Option<S>;
 
     /// Collects the tensors and host values inside.
@@ -30,7 +30,7 @@ pub trait Carry<S>: Kind + Sized {
     /// Replaces the tensors inside.
     fn put(value: &mut S, next: &mut dyn FnMut(&Tensor) -> Tensor);
 
-    /// Whether it is the error of a `Result`, and thus not a structure of tensors.
+    /// Returns whether it is the error of a `Result`, and thus not a structure of tensors.
     fn is_refusal(_: &S) -> bool {
         false
     }
@@ -88,12 +88,12 @@ impl<S: Tree, E: Clone> Carry<Result<S, E>> for OnTensor {
     }
 }
 
-/// The content of a value.
+/// The leaves of a value.
 #[derive(Default)]
 pub struct Leaves {
     /// The tensors.
     pub tensors: Vec<Tensor>,
-    /// The path of each inside the value: `.layers[2]`.
+    /// The path of each tensor inside the value: `.layers[2]`.
     pub paths: Vec<String>,
     /// The host values, with their positions.
     fixed: Vec<(u64, usize)>,
@@ -101,14 +101,14 @@ pub struct Leaves {
 }
 
 impl Leaves {
-    /// The content of `value`.
+    /// Collects the leaves of `value`.
     pub fn of<K: Carry<S>, S>(value: &S) -> Self {
         let mut leaves = Self::default();
         K::show(value, &mut leaves);
         leaves
     }
 
-    /// Whether the two differ only in tensors.
+    /// Returns whether the two differ only in tensors.
     pub fn fits(&self, other: &Self) -> bool {
         self.tensors.len() == other.tensors.len()
             && self.fixed.iter().map(|it| it.0).eq(other.fixed.iter().map(|it| it.0))
@@ -140,25 +140,25 @@ impl Visitor for Leaves {
 
 /// The saved values of a variable of a region.
 pub struct Held<S> {
-    /// Its name, for messages.
+    /// The name, for messages.
     pub(super) name: &'static str,
-    /// Its value at the beginning of the region.
+    /// The value at the beginning of the region.
     pub(super) before: Option<S>,
-    /// Its value at the end of the first arm.
+    /// The value at the end of the first arm.
     pub(super) first: Option<S>,
-    /// Its structure at the first border that is compared.
+    /// The structure at the first border that is compared.
     pub(super) leaves: Leaves,
     /// Whether there is a value at that border.
     pub(super) given: bool,
-    /// Its number among the variables of the region.
+    /// The number among the variables of the region.
     pub(super) at: usize,
-    /// It was reported as an error: its result must not be used.
+    /// Whether it was reported as an error, so that its result must not be used.
     pub(super) refused: bool,
-    /// It is dead where the region is left.
+    /// Whether it is dead at the exits of the region.
     pub(super) passes: bool,
 }
 
-/// No saved value yet of the variable `name`.
+/// Creates the state of the variable `name`, without saved values.
 #[inline]
 pub fn held<S>(name: &'static str) -> Held<S> {
     Held {
@@ -173,24 +173,23 @@ pub fn held<S>(name: &'static str) -> Held<S> {
     }
 }
 
-/// The same for a variable that is dead after an arm that jumps: its value is that of the other
-/// arm.
+/// Creates the state of a variable that is dead after an arm that jumps. Its value is that of the other arm.
 #[inline]
 pub fn passing<S>(name: &'static str) -> Held<S> {
     Held { passes: true, ..held(name) }
 }
 
-/// The value of the second arm of an `if`, with the type of the first one. It is made by its fields, where rustc has
-/// nothing to say but that their types differ.
+/// The value of the second arm of an `if`, with the type of the first one. Code constructs it by its fields, so that
+/// rustc only reports that their types differ.
 pub struct Alike<'a, S> {
-    /// Where the first one is held.
+    /// The state of the first one.
     pub first: &'a Held<S>,
     /// The second one.
     pub value: S,
 }
 
 impl<S> Held<S> {
-    /// The error for a value whose structure differs at two borders; `when` says which.
+    /// Returns the error for a value whose structure differs at two borders; `when` names them.
     pub(super) fn mismatch(&self, when: &str) -> Error {
         let ty = std::any::type_name::<S>();
         let name = self.name;
@@ -200,13 +199,13 @@ impl<S> Held<S> {
         )
     }
 
-    /// The path of a tensor inside the variable, with its name; `None` if it is no variable of the user's.
+    /// Returns the path of a tensor inside the variable, with its name; `None` if it is not a variable of the user.
     pub(super) fn path(&self, leaf: usize) -> Option<String> {
         let name = self.name.strip_prefix('`')?.strip_suffix('`')?;
         Some(format!("{name}{}", self.leaves.paths[leaf]))
     }
 
-    /// The error for a tensor whose type differs at two borders.
+    /// Returns the error for a tensor whose type differs at two borders.
     pub(super) fn retyped(&self, leaf: usize, [one, other]: [&Tensor; 2], when: &str) -> Error {
         let place = self.path(leaf).map_or_else(|| self.name.to_owned(), |it| format!("`{it}`"));
         Error::new(Code::TypeChange, format!("{place} is {} {when} {}", one.ty(), other.ty())).help(

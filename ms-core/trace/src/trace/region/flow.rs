@@ -1,9 +1,9 @@
-//! `break`, `continue` and `return` that depend on a tensor: flags that guard the following code,
-//! and the value of the jump.
+//! Implements `break`, `continue` and `return` that depend on a tensor, by flags that guard the following code, and the
+//! value of the jump.
 //!
-//! A jump that leaves no region under construction is plain Rust. Any other one sets the flags of
-//! every loop that it leaves, and jumps to the end of the innermost region; the code after it runs
-//! only while the flag of its loop is not set.
+//! A jump that leaves no region under construction is plain Rust. Any other jump sets the flags of every loop that it
+//! leaves, and jumps to the end of the innermost region. The code after it runs only while the flag of its loop is not
+//! set.
 
 use super::carry::{Carry, Held, Leaves, held};
 use super::kind::{Condition, Decision, Host, Kind, OnTensor};
@@ -16,7 +16,7 @@ use std::marker::PhantomData;
 use std::panic::Location;
 use std::sync::LazyLock;
 
-/// The kind of a region, which determines the kind of the flags of the loops that are left from it.
+/// The kind of a region, which determines the kind of the flags of the loops that jumps leave from it.
 pub struct Vote<K>(PhantomData<K>);
 
 impl<K> Clone for Vote<K> {
@@ -27,7 +27,7 @@ impl<K> Clone for Vote<K> {
 
 impl<K> Copy for Vote<K> {}
 
-/// A kind that a region will determine.
+/// Creates a kind that a region will determine.
 #[inline]
 pub fn vote<K>() -> Vote<K> {
     Vote(PhantomData)
@@ -35,7 +35,7 @@ pub fn vote<K>() -> Vote<K> {
 
 /// [`OnTensor`] if one of the kinds is.
 pub trait Any {
-    /// That kind.
+    /// The combined kind.
     type Kind: Kind;
 }
 
@@ -61,20 +61,19 @@ impl<K: Either<R::Kind>, R: Any> Any for (Vote<K>, R) {
     type Kind = K::Kind;
 }
 
-/// The two constant values of a flag, each one tensor, so that equal constants have the same
-/// identity.
+/// The two constant values of a flag. Each is a single tensor, so that equal constants have equal identities.
 static FLAGS: LazyLock<[Tensor; 2]> = LazyLock::new(|| [false, true].map(Tensor::scalar));
 
 fn flag(value: bool) -> Tensor {
     FLAGS[value as usize].clone()
 }
 
-/// The flags of a loop that is left.
+/// Returns the flags of a loop that has been left.
 pub(super) fn left() -> (Tensor, Tensor) {
     (flag(true), flag(true))
 }
 
-/// Whether a flag is certainly set.
+/// Returns whether a flag is certainly set.
 pub(super) fn is_set(flag: &Tensor) -> bool {
     known(flag) == Some(true)
 }
@@ -88,10 +87,10 @@ fn depth() -> usize {
     Tracer::current().map_or(0, |it| it.depth())
 }
 
-/// The exit of a loop, an iteration of it, or a function.
+/// The exit state of a loop, an iteration of it, or a function.
 pub struct Flow<K, R> {
     kind: PhantomData<K>,
-    /// The loop is left; the rest of the iteration, or of the function, is skipped.
+    /// Whether the loop has been left, and whether the rest of the iteration, or of the function, is skipped.
     flags: (Tensor, Tensor),
     /// The value of the jump.
     value: Option<R>,
@@ -101,11 +100,10 @@ pub struct Flow<K, R> {
     waited: usize,
 }
 
-/// The maximal number of iterations of a potentially infinite loop that are traced while a tensor
-/// may have left it.
+/// The maximal number of iterations of a potentially infinite loop that are traced after a tensor may have left it.
 const PATIENCE: usize = 10_000;
 
-/// The exit of a loop or a function that begins.
+/// Creates the exit state of a loop or a function.
 #[inline]
 pub fn flow<V: Any, R>(_: V) -> Flow<V::Kind, R> {
     let depth = depth();
@@ -130,13 +128,13 @@ impl<K: Kind> Condition for GoesOn<K> {
 }
 
 impl<K: Kind, R> Flow<K, R> {
-    /// Whether `break` or `return` here leaves no region under construction.
+    /// Returns whether `break` or `return` here leaves no region under construction.
     #[inline]
     pub fn is_near(&self) -> bool {
         !K::ON_TENSOR || depth() == self.outside
     }
 
-    /// Whether `continue` here leaves no region under construction.
+    /// Returns whether `continue` here leaves no region under construction.
     #[inline]
     pub fn is_inside(&self) -> bool {
         !K::ON_TENSOR || depth() == self.inside
@@ -158,30 +156,30 @@ impl<K: Kind, R> Flow<K, R> {
         self.value = Some(value);
     }
 
-    /// The condition that the rest is not skipped.
+    /// Returns the condition that the rest is not skipped.
     pub fn goes_on(&self) -> GoesOn<K> {
         GoesOn(PhantomData, self.flags.1.clone())
     }
 
-    /// The condition that the loop is not left.
+    /// Returns the condition that the loop has not been left.
     pub fn repeats(&self) -> GoesOn<K> {
         GoesOn(PhantomData, self.flags.0.clone())
     }
 
-    /// Whether the rest is certainly skipped. A host loop is also left by its flag if a jump out of
-    /// it leaves an enclosing region.
+    /// Returns whether the rest is certainly skipped. The flag also leaves a host loop if a jump out of it leaves an
+    /// enclosing region.
     #[inline]
     pub fn is_left(&self) -> bool {
         is_set(&self.flags.1)
     }
 
-    /// Whether the loop is certainly left.
+    /// Returns whether the loop has certainly been left.
     #[inline]
     pub fn ends(&self) -> bool {
         is_set(&self.flags.0)
     }
 
-    /// An iteration begins.
+    /// Begins an iteration.
     ///
     /// Raises [`Code::HostLoop`] for a host loop that only a tensor terminates.
     #[track_caller]
@@ -196,10 +194,10 @@ impl<K: Kind, R> Flow<K, R> {
         }
     }
 
-    /// The head of a loop advances a place that is used after the loop.
+    /// Checks a loop head that advances a variable used after the loop.
     ///
-    /// Reports [`Code::HostChange`] if a tensor may have left a host loop by then: the place would
-    /// advance whatever the value of the tensor.
+    /// Reports [`Code::HostChange`] if a tensor may have left a host loop by then: the variable would advance whatever
+    /// the value of the tensor.
     #[track_caller]
     #[inline]
     pub fn advances<L>(&self, region: &Repeat<L>, name: &str, does: bool) {
@@ -208,7 +206,7 @@ impl<K: Kind, R> Flow<K, R> {
         }
     }
 
-    /// A tensor may have left the loop, and the host continues.
+    /// Counts an iteration after a tensor may have left the loop while the host continues.
     #[track_caller]
     #[cold]
     fn wait(&mut self, rounds: Rounds) {
@@ -226,13 +224,13 @@ impl<K: Kind, R> Flow<K, R> {
         abandon();
     }
 
-    /// The value with which a loop was left.
+    /// Returns the value with which a loop was left.
     #[inline]
     pub fn take(self) -> Option<R> {
         self.value
     }
 
-    /// The result of a function that ends with `value`, unless a jump left it before.
+    /// Returns the result of a function that ends with `value`, unless a jump left it before.
     #[track_caller]
     pub fn result(self, value: Option<R>) -> Option<R>
     where
@@ -279,7 +277,7 @@ impl<K, R> Flow<K, R> {
     }
 }
 
-/// `one` if `condition` holds, else `other`; both have values.
+/// Selects `one` if `condition` holds, else `other`. Both have values.
 #[track_caller]
 fn choose<K: Carry<R>, R>(tracer: &Tracer, condition: &Tensor, one: R, mut other: R) -> R {
     let mut held: Held<R> = held("the result");
@@ -313,7 +311,7 @@ pub struct HeldFlow<R> {
     pub(super) value: Held<R>,
 }
 
-/// No saved state yet.
+/// Creates an empty saved state.
 #[inline]
 pub fn held_flow<R>() -> HeldFlow<R> {
     HeldFlow { flags: held("the way out"), value: held("the value that is left with") }

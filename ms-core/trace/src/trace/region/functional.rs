@@ -1,4 +1,4 @@
-//! Control flow as functions over structures: `cond`, `switch`, `while_loop`, `fori_loop`, `scan`.
+//! Implements control flow as functions over pytrees: `cond`, `switch`, `while_loop`, `fori_loop`, `scan`.
 //!
 //! Eagerly they run step by step; in a trace each is one node.
 
@@ -15,9 +15,8 @@ use crate::trace::tracer::{Repeated, Tracer, run_traced};
 use std::panic::Location;
 use std::rc::Rc;
 
-/// What `then` gives for the operands where the condition holds, and what `otherwise` gives where
-/// it does not. On a traced condition both are traced, and give the same structure of tensors of
-/// the same types.
+/// Returns the result of `then` for the operands if the condition holds, and the result of `otherwise` if not. On a
+/// traced condition both are traced, and must return pytrees with equal structure and types.
 ///
 /// ```
 /// use ms_core::{Tensor, ops, trace::cond};
@@ -27,8 +26,8 @@ use std::rc::Rc;
 /// ```
 ///
 /// # Errors
-/// Raises [`Code::TypeChange`] or [`Code::HostChange`] when the two give different structures, and
-/// [`Code::Shape`] or [`Code::DType`] for a condition that is not one bool.
+/// Raises [`Code::TypeChange`] or [`Code::HostChange`] when the two return different structures, and [`Code::Shape`] or
+/// [`Code::DType`] for a condition that is not one bool.
 #[track_caller]
 pub fn cond<C, T, R>(condition: C, then: impl FnOnce(&T) -> R, otherwise: impl FnOnce(&T) -> R, operands: &T) -> R
 where
@@ -53,9 +52,8 @@ where
     region.value(result, second).expect("both arms have a result")
 }
 
-/// What branch number `index` gives for the operands; the first one for a smaller number, and the
-/// last one for a larger one. On a traced index all are traced; they give the same structure of
-/// tensors of the same types.
+/// Returns the result of branch number `index` for the operands. The index is clamped to the first and the last branch.
+/// On a traced index all branches are traced, and must return pytrees with equal structure and types.
 ///
 /// ```
 /// use ms_core::{Tensor, ops, trace::switch};
@@ -66,7 +64,7 @@ where
 /// ```
 ///
 /// # Errors
-/// Raises [`Code::Argument`] when there is no branch, and what [`cond`] does.
+/// Raises [`Code::Argument`] when there is no branch, and the errors of [`cond`].
 #[track_caller]
 pub fn switch<T, R>(index: impl Into<Bound>, branches: &[&dyn Fn(&T) -> R], operands: &T) -> R
 where
@@ -82,7 +80,7 @@ where
     }
 }
 
-/// One of `branches`, whose numbers start at `first`.
+/// Selects among `branches`, whose numbers start at `first`.
 #[track_caller]
 fn pick<T, R>(index: &Tensor, branches: &[&dyn Fn(&T) -> R], first: usize, operands: &T) -> R
 where
@@ -97,7 +95,7 @@ where
     cond(below, |it| pick(index, low, first, it), |it| pick(index, high, middle, it), operands)
 }
 
-/// `init`, changed by `body` as long as `condition` holds for it.
+/// Iterates `body` on `init` as long as `condition` holds, and returns the last value.
 ///
 /// ```
 /// use ms_core::{Tensor, ops, trace::while_loop};
@@ -110,8 +108,8 @@ where
 /// ```
 ///
 /// # Errors
-/// Raises [`Code::TypeChange`] or [`Code::HostChange`], naming the part, when a carry is of another
-/// type after an iteration than before it, and what a condition is refused for.
+/// Raises [`Code::TypeChange`] or [`Code::HostChange`], naming the part, when an iteration changes the type of a carry.
+/// Also raises the errors of a condition.
 #[track_caller]
 pub fn while_loop<T: Tree>(condition: impl Fn(&T) -> Tensor, body: impl Fn(&T) -> T, init: T) -> T {
     let mut region = repeat::<OnTensor>();
@@ -131,8 +129,7 @@ pub fn while_loop<T: Tree>(condition: impl Fn(&T) -> Tensor, body: impl Fn(&T) -
     }
 }
 
-/// `init`, changed by `body` for every number from `low` up to, and without, `high`, which it
-/// gets as an `i64[]`.
+/// Iterates `body` on `init` for every number in `low..high`, passed as an `i64[]`, and returns the last value.
 ///
 /// ```
 /// use ms_core::{Tensor, ops, trace::fori_loop};
@@ -141,7 +138,7 @@ pub fn while_loop<T: Tree>(condition: impl Fn(&T) -> Tensor, body: impl Fn(&T) -
 /// ```
 ///
 /// # Errors
-/// What [`while_loop`] raises; [`Code::DType`] or [`Code::Shape`] for a bound that is not one integer.
+/// Raises the errors of [`while_loop`]; [`Code::DType`] or [`Code::Shape`] for a bound that is not one integer.
 #[track_caller]
 pub fn fori_loop<T: Tree>(
     low: impl Into<Bound>,
@@ -163,8 +160,8 @@ pub fn fori_loop<T: Tree>(
     }
 }
 
-/// `init`, changed by `f` for every element along the first axis of `xs`, and what `f` gives
-/// beside the changed value, along a new first axis.
+/// Iterates `f` on `init` for every element along the first axis of `xs`. Returns the last carry, and the outputs of
+/// all iterations stacked along a new first axis.
 ///
 /// ```
 /// use ms_core::{Tensor, ops, trace::scan};
@@ -177,9 +174,8 @@ pub fn fori_loop<T: Tree>(
 /// assert_eq!((last.item::<f32>(), all.to_vec::<f32>()), (6.0, vec![1.0, 3.0, 6.0]));
 /// ```
 ///
-/// # Errors
-/// Raises [`Code::Shape`] when tensors of `xs` have no first axis or first axes of different sizes,
-/// [`Code::Argument`] when there is none, and for carries what [`while_loop`] does.
+/// # Errors Raises [`Code::Shape`] when tensors of `xs` have no first axis or first axes of different sizes, and
+/// [`Code::Argument`] when there is no tensor. Raises the errors of [`while_loop`] for carries.
 #[track_caller]
 pub fn scan<T: Tree, X: Tree, Y: Tree>(f: impl Fn(&T, &X) -> (T, Y), init: T, xs: &X) -> (T, Y) {
     let location = Location::caller();
@@ -190,7 +186,7 @@ pub fn scan<T: Tree, X: Tree, Y: Tree>(f: impl Fn(&T, &X) -> (T, Y), init: T, xs
     }
 }
 
-/// The common size of the first axis of all tensors.
+/// Returns the common size of the first axis of all tensors.
 fn length(sequences: &[Tensor]) -> Result<usize> {
     let first = sequences.first().ok_or_else(|| Error::new(Code::Argument, "there is nothing to scan over"))?;
     let size = |it: &Tensor| match it.dims().first() {
@@ -207,7 +203,7 @@ fn length(sequences: &[Tensor]) -> Result<usize> {
     length.as_const().ok_or_else(|| Error::new(Code::Sizes, format!("the number {length} of iterations is symbolic")))
 }
 
-/// One element of each sequence.
+/// Returns one element of each sequence.
 fn element<X: Tree>(xs: &X, at: usize) -> X {
     xs.rebuild(&mut |it| it.at(at as isize))
 }
@@ -235,7 +231,7 @@ fn eager_scan<T: Tree, X: Tree, Y: Tree>(f: impl Fn(&T, &X) -> (T, Y), init: T, 
     (carry, stacked)
 }
 
-/// The results of no iterations; their types come from a trace that is discarded.
+/// Returns the results of zero iterations. Their types come from a trace that is discarded.
 #[track_caller]
 fn nothing<T: Tree, X: Tree, Y: Tree>(f: impl Fn(&T, &X) -> (T, Y), init: T, xs: &X) -> (T, Y) {
     let tracer = Tracer::new("scan");
@@ -255,7 +251,7 @@ fn nothing<T: Tree, X: Tree, Y: Tree>(f: impl Fn(&T, &X) -> (T, Y), init: T, xs:
     }
 }
 
-/// The type of an element of a sequence.
+/// Returns the type of an element of a sequence.
 fn row(sequence: &Tensor) -> Type {
     let ty = sequence.ty();
     Type::new(ty.dtype, ty.dims[1..].iter().copied().collect())
@@ -321,7 +317,7 @@ pub(crate) fn scan_carries(tracer: Rc<Tracer>, scan: &Scan<'_>) -> (Vec<Tensor>,
     traced_scan(tracer, step, scan.carries.to_vec(), scan.sequence, scan.length, scan.location)
 }
 
-/// The saved values of a loop's single variable.
+/// Creates the saved values of a loop's single variable.
 fn carry_of<T>(name: &'static str) -> Held<T> {
     held(match name {
         "while_loop" => "the carry of `while_loop`",
@@ -330,7 +326,7 @@ fn carry_of<T>(name: &'static str) -> Held<T> {
     })
 }
 
-/// The error for a carry that differs after an iteration.
+/// Returns the error for a carry that an iteration changed.
 fn difference<T: Tree>(borders: &Held<T>, after: &Leaves) -> Option<Error> {
     if !after.fits(&borders.leaves) {
         return Some(borders.mismatch("after an iteration than before it"));
@@ -340,7 +336,7 @@ fn difference<T: Tree>(borders: &Held<T>, after: &Leaves) -> Option<Error> {
     changed.next().map(|(i, (a, b))| borders.retyped(i, [a, b], "before an iteration, but after it"))
 }
 
-/// The carry after an iteration that ran eagerly, checked for the same types as in a trace.
+/// Returns the carry after an eager iteration, after checking its types as in a trace.
 #[track_caller]
 fn checked<T: Tree>(before: &T, after: T, name: &'static str) -> T {
     if dispatch_mode() == DispatchMode::Trace {

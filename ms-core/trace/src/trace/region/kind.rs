@@ -1,4 +1,4 @@
-//! Conditions of annotated code: the type of a condition determines the kind of the region.
+//! Defines the conditions of annotated code: the type of a condition determines the kind of the region.
 
 use crate::error::{Code, Error, OrRaise, Result};
 use crate::ops;
@@ -11,7 +11,7 @@ use std::rc::Rc;
 /// Regions on host values: plain Rust.
 pub struct Host;
 
-/// Regions on tensors: both arms are traced, or the tensor's value is used if it is known.
+/// Regions on tensors: both arms are traced, unless the tensor's value is known.
 pub struct OnTensor;
 
 /// [`Host`] or [`OnTensor`].
@@ -28,7 +28,7 @@ impl Kind for OnTensor {
     const ON_TENSOR: bool = true;
 }
 
-/// Regions in which variables may be initialised that have no value before.
+/// Regions in which variables without a previous value may be initialised.
 #[diagnostic::on_unimplemented(
     message = "a variable without a value before a decision on a tensor",
     label = "assigned inside, and declared without a value",
@@ -36,7 +36,7 @@ impl Kind for OnTensor {
             run `ms explain MS012`"
 )]
 pub trait Deferring: Sized {
-    /// Where rustc reports a variable without a value.
+    /// Makes rustc report a variable without a value.
     #[inline]
     fn accept(_: PhantomData<Self>) {}
 }
@@ -46,7 +46,7 @@ impl Deferring for Host {}
 
 /// The outcome of a condition.
 pub enum Decision {
-    /// It is known.
+    /// A known value.
     Known(bool),
     /// A `bool[]` of a trace, known only at run time.
     Traced(Rc<Tracer>, Tensor),
@@ -63,7 +63,7 @@ pub trait Condition {
     /// Whether it is the condition that no jump skips the following code.
     const SKIPS: bool = false;
 
-    /// The outcome.
+    /// Returns the outcome.
     ///
     /// Raises [`Code::Shape`] or [`Code::DType`] for a tensor that is not one bool.
     fn decision(&self) -> Decision;
@@ -109,7 +109,7 @@ impl Condition for &Tensor {
     }
 }
 
-/// The condition as a `bool[]`.
+/// Converts the condition to a `bool[]`.
 #[track_caller]
 fn one_bool(tracer: &Tracer, condition: &Tensor) -> Result<Tensor> {
     let condition = tracer.value(condition)?;
@@ -127,8 +127,7 @@ fn one_bool(tracer: &Tracer, condition: &Tensor) -> Result<Tensor> {
     Ok(if ty.dims.is_empty() { condition } else { ops::reshape(&condition, [0usize; 0]) })
 }
 
-/// Evaluates `condition` where no region is possible: in the guard of a `match`, and together with
-/// patterns.
+/// Evaluates `condition` where no region is possible: in the guard of a `match`, and together with patterns.
 ///
 /// Raises [`Code::Condition`] for a traced tensor.
 #[track_caller]
@@ -149,14 +148,14 @@ fn refuse(tracer: &Tracer, condition: &Tensor, location: &'static Location<'stat
     tracer.refuse(traced, Error::new(Code::Condition, message).at(location).help(help))
 }
 
-/// What can be asserted: a bool, or a tensor of bools, all of which must be true.
+/// An assertable value: a bool, or a tensor of bools, all of which must be true.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be asserted",
     label = "expected `bool`, or a tensor of bools"
 )]
 pub trait Assertion {
-    /// Whether it is true; `text` is for the message. Tensors are asserted in program order with
-    /// other effects, see [`ops::assert_that`], and return true.
+    /// Returns whether it is true; `text` is for the message. Tensors are asserted in program order with other effects,
+    /// see [`ops::assert_that`], and return true.
     fn holds(&self, text: &str) -> bool;
 }
 
@@ -170,7 +169,7 @@ impl Assertion for bool {
 impl Assertion for Tensor {
     #[track_caller]
     fn holds(&self, text: &str) -> bool {
-        // Braces would be placeholders.
+        // Braces would be parsed as placeholders.
         ops::assert_that(self, &text.replace('{', "(").replace('}', ")"), &[]);
         true
     }
@@ -183,7 +182,7 @@ impl Assertion for &Tensor {
     }
 }
 
-/// Whether an assertion is true.
+/// Returns whether an assertion is true.
 #[track_caller]
 #[inline]
 pub fn holds(condition: impl Assertion, text: &str) -> bool {

@@ -1,5 +1,5 @@
-//! Regions: the functions that annotated code calls at the borders of `if`, `while` and `for`, so
-//! that the same body runs as plain Rust on host values, and is traced on tensors.
+//! Implements regions: the functions that annotated code calls at the borders of `if`, `while` and `for`. With them the
+//! same body runs as plain Rust on host values, and is traced on tensors.
 
 mod branch;
 mod carry;
@@ -31,8 +31,7 @@ use std::cell::Cell;
 use std::panic::Location;
 use std::rc::Rc;
 
-/// A region of a trace that is under construction; if it is dropped before its end, it abandons the
-/// graphs that it opened.
+/// A region of a trace under construction. If it is dropped before its end, it abandons the graphs that it opened.
 pub(super) struct Open {
     pub(super) tracer: Rc<Tracer>,
     depth: usize,
@@ -49,15 +48,14 @@ impl Open {
         self.tracer.report(error.at(self.location));
     }
 
-    /// The content of a value at a border of the region; tensors that another region left behind
-    /// are reported.
+    /// Returns the leaves of a value at a border of the region. Reports tensors that leaked out of another region.
     fn leaves<K: Carry<S>, S>(&self, name: &str, value: &S) -> Leaves {
         let mut leaves = Leaves::of::<K, _>(value);
         self.tracer.check_kept(&mut leaves.tensors, name, self.location);
         leaves
     }
 
-    /// The region uses a name through which something is mutated.
+    /// Records that the region uses a name through which something is mutated.
     #[track_caller]
     pub(super) fn uses(&self, name: &str, reach: Reach) {
         if let Some(error) = reach.refusal(name) {
@@ -67,7 +65,7 @@ impl Open {
 }
 
 thread_local! {
-    /// The trace, and its depth, where a region of it was left incomplete.
+    /// The trace and depth at which a region was left incomplete.
     static LEFT: Cell<(u64, usize)> = const { Cell::new((0, 0)) };
 }
 
@@ -75,8 +73,8 @@ impl Drop for Open {
     fn drop(&mut self) {
         let depth = self.tracer.depth();
         if depth > self.depth && !std::thread::panicking() {
-            // A jump leaves regions from the inside out; the innermost one reports it. If an error
-            // of the user leaves the whole call, it is the result, and this report is dropped.
+            // A jump leaves regions from the inside out, and the innermost one reports it. If an error of the user
+            // leaves the whole call, that is the result, and this report is dropped.
             if LEFT.replace((self.tracer.id(), self.depth)) != (self.tracer.id(), depth) {
                 let message = "a decision on a tensor is left by a jump that its graph does not see";
                 let help = "write the `break`, `continue` or `return` itself instead of a macro or `?` that hides it, \
@@ -88,9 +86,8 @@ impl Drop for Open {
     }
 }
 
-/// Gives the tensors in a variable new identities if a tape is recording: a value after the border
-/// of a region is different from the one before it, as in a graph, so that gradients are added in
-/// the same order.
+/// Gives the tensors in a variable new identities if a tape is recording. As in a graph, a value after the border of a
+/// region then differs from the one before it. So gradients are added in the same order.
 pub(super) fn set_apart<K: Carry<S>, S>(variable: &mut S) {
     if K::ON_TENSOR && dispatch_mode() == DispatchMode::Tape {
         K::put(variable, &mut |it| match it.dtype().is_float() {
@@ -100,7 +97,7 @@ pub(super) fn set_apart<K: Carry<S>, S>(variable: &mut S) {
     }
 }
 
-/// A placeholder for a value that does not exist.
+/// Returns a placeholder for a value that does not exist.
 pub(super) fn blank(tracer: &Tracer, like: &Tensor) -> Tensor {
     if like.is_poisoned() { tracer.poisoned(like.ty()) } else { ops::zeros_like(like) }
 }

@@ -1,4 +1,4 @@
-//! `ms::range`: loops over numbers on the device.
+//! Implements `ms::range`: loops over numbers on the device.
 
 use super::carry::{Carry, Held};
 use super::flow::{Flow, HeldFlow, Vote};
@@ -10,10 +10,9 @@ use crate::ops;
 use crate::tensor::{DType, Dim, Parameter, Tensor};
 use std::marker::PhantomData;
 
-/// The numbers from `start` up to, and without, `stop`: each an `i64[]`.
+/// The numbers from `start` to `stop`, exclusive, each an `i64[]`.
 ///
-/// In annotated code that is traced, a `for` over it remains a loop; everywhere else it is an
-/// iterator. See [`range`].
+/// In traced annotated code, a `for` over it remains a loop. Everywhere else it is an iterator. See [`range`].
 ///
 /// See the example of [`range`].
 #[derive(Clone)]
@@ -78,7 +77,7 @@ impl From<&Parameter> for Bound {
 }
 
 impl Bound {
-    /// The bound as an `i64[]`.
+    /// Returns the bound as an `i64[]`.
     #[track_caller]
     fn tensor(&self) -> Tensor {
         match self {
@@ -101,12 +100,11 @@ impl Bound {
     }
 }
 
-/// The numbers from `start` up to, and without, `stop`; a bound is a number or a tensor of one
-/// integer, and each number that comes out is an `i64[]`.
+/// Returns the numbers from `start` to `stop`, exclusive. A bound is a number or a tensor of one integer, and each
+/// number of the range is an `i64[]`.
 ///
-/// In annotated code that is traced a `for` over it is one loop of the graph, however long: with
-/// numbers as bounds its length is fixed, with tensors it is known when the graph runs. A `for`
-/// over Rust's own ranges is unrolled instead.
+/// In traced annotated code, a `for` over it is one loop of the graph, whatever its length. With numbers as bounds its
+/// trip count is fixed; with tensors it is known at run time. A `for` over Rust's own ranges is unrolled instead.
 ///
 /// Raises [`Code::DType`] for a tensor that is not one integer.
 ///
@@ -121,7 +119,7 @@ impl Bound {
 pub fn range(start: impl Into<Bound>, stop: impl Into<Bound>) -> Range {
     let (first, stop) = (start.into(), stop.into());
     let start = first.tensor();
-    // Reported here, at the user's line.
+    // Converted here, so that errors are at the user's source location.
     let stop = match stop {
         Bound::Tensor(_) => Bound::Tensor(stop.tensor()),
         number => number,
@@ -130,7 +128,7 @@ pub fn range(start: impl Into<Bound>, stop: impl Into<Bound>) -> Range {
 }
 
 impl Range {
-    /// Every `step`-th number; a negative step counts down.
+    /// Takes every `step`-th number. A negative step counts down.
     ///
     /// Raises [`Code::Argument`] for a step of zero.
     #[track_caller]
@@ -144,7 +142,7 @@ impl Range {
 }
 
 impl Bounds {
-    /// The number of iterations, if it is fixed.
+    /// Returns the trip count, if it is fixed.
     pub fn count(&self) -> Option<usize> {
         let (first, stop, step) = (self.first.number()? as i128, self.stop.number()? as i128, self.step as i128);
         let (span, step) = ((stop - first) * step.signum(), step.abs());
@@ -152,7 +150,7 @@ impl Bounds {
         Some(usize::try_from(count.max(0)).unwrap_or(usize::MAX))
     }
 
-    /// The bounds that are tensors.
+    /// Returns the bounds that are tensors.
     pub fn tensors(&self) -> Vec<Tensor> {
         let stop = match &self.stop {
             Bound::Tensor(it) => Some(it.clone()),
@@ -161,7 +159,7 @@ impl Bounds {
         std::iter::once(self.start.clone()).chain(stop).collect()
     }
 
-    /// Whether there is an iteration for this number.
+    /// Returns whether there is an iteration for this number.
     #[track_caller]
     pub fn holds(&self, now: &Tensor) -> Tensor {
         let stop = match &self.stop {
@@ -180,7 +178,7 @@ pub(super) struct Counter {
 }
 
 impl Counter {
-    /// Its value in the next iteration.
+    /// Returns the value in the next iteration.
     pub fn next(&self) -> Tensor {
         ops::add(&self.now, self.bounds.step)
     }
@@ -210,8 +208,7 @@ impl Iterator for Numbers {
 
 impl ExactSizeIterator for Numbers {}
 
-/// Outside annotated code the bounds must be known: a traced one raises
-/// [`Code::TracedValue`].
+/// Iterates outside annotated code, where the bounds must be known: a traced one raises [`Code::TracedValue`].
 impl IntoIterator for Range {
     type Item = Tensor;
     type IntoIter = Numbers;
@@ -244,7 +241,7 @@ pub struct Counting {
 }
 
 impl Over<Range> {
-    /// A device loop, or a host loop if nothing is traced.
+    /// Begins a device loop, or a host loop if nothing is traced.
     pub fn iterate(self) -> For<OnTensor, Counting> {
         For { region: repeat(), source: Counting { bounds: self.0.0, numbers: None } }
     }
@@ -252,10 +249,10 @@ impl Over<Range> {
 
 /// A `for` over anything but a [`Range`].
 pub trait Iterate {
-    /// Its iterator.
+    /// The iterator.
     type Items: Iterator;
 
-    /// A host loop.
+    /// Begins a host loop.
     fn iterate(self) -> For<Host, Self::Items>;
 }
 
@@ -277,17 +274,17 @@ impl<I: IntoIterator> Iterate for Over<I> {
 }
 
 impl<K, I> For<K, I> {
-    /// The loop's region.
+    /// Returns the loop's region.
     #[inline]
     pub fn region(&self) -> &Repeat<K> {
         &self.region
     }
 
-    /// Determines the kind of the loops that are left from inside.
+    /// Determines the kind of the loops that jumps inside leave.
     #[inline]
     pub fn votes(&self, _: Vote<K>) {}
 
-    /// The kind of the region.
+    /// Returns the kind of the region.
     #[inline]
     pub fn kind(&self) -> PhantomData<K> {
         PhantomData
@@ -295,17 +292,17 @@ impl<K, I> For<K, I> {
 }
 
 impl<I: Iterator> For<Host, I> {
-    /// An iteration begins.
+    /// Begins an iteration.
     #[inline]
     pub fn head(&mut self) {}
 
-    /// Whether tracing of the loop is complete.
+    /// Returns whether tracing of the loop is complete.
     #[inline]
     pub fn is_over(&mut self) -> bool {
         false
     }
 
-    /// Uses of names are unrestricted in a host loop.
+    /// Accepts all uses of names, which are unrestricted in a host loop.
     #[inline]
     pub fn uses(&self, _: &str, _: Reach) {}
 
@@ -317,7 +314,7 @@ impl<I: Iterator> For<Host, I> {
     #[inline]
     pub fn carry_flow<L, R>(&mut self, _: &mut HeldFlow<R>, _: &mut Flow<L, R>, _: bool) {}
 
-    /// The next item.
+    /// Returns the next item.
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "it is called by expansions of `for`")]
     pub fn next(&mut self) -> Option<I::Item> {
@@ -326,18 +323,18 @@ impl<I: Iterator> For<Host, I> {
 }
 
 impl For<OnTensor, Counting> {
-    /// An iteration begins.
+    /// Begins an iteration.
     #[track_caller]
     pub fn head(&mut self) {
         self.region.head_of(&self.source.bounds);
     }
 
-    /// Whether tracing of the loop is complete.
+    /// Returns whether tracing of the loop is complete.
     pub fn is_over(&mut self) -> bool {
         self.region.is_over()
     }
 
-    /// [`Repeat::uses`].
+    /// See [`Repeat::uses`].
     #[track_caller]
     #[inline]
     pub fn uses(&self, name: &str, reach: Reach) {
@@ -352,7 +349,7 @@ impl For<OnTensor, Counting> {
         self.region.carry(held, variable);
     }
 
-    /// Carries an exit at the borders of the loop; `own` if it is that of the loop itself.
+    /// Carries an exit at the borders of the loop. `own` marks the exit of the loop itself.
     pub fn carry_flow<L, R>(&mut self, held: &mut HeldFlow<R>, flow: &mut Flow<L, R>, own: bool)
     where
         OnTensor: Carry<R>,
@@ -360,7 +357,7 @@ impl For<OnTensor, Counting> {
         self.region.carry_flow(held, flow, own);
     }
 
-    /// The next number.
+    /// Returns the next number.
     #[track_caller]
     #[expect(clippy::should_implement_trait, reason = "it is called by expansions of `for`")]
     pub fn next(&mut self) -> Option<Tensor> {

@@ -1,9 +1,9 @@
-//! Type probes: what can be mutated through a name, by its type, where a region uses a name whose
-//! mutability the syntax does not determine.
+//! Probes types for the state that a name can mutate. Regions need this for names whose mutability the syntax does not
+//! determine.
 //!
-//! A probe takes a shared borrow that ends immediately, so it does not affect later uses of the
-//! value; and it is resolved by the depth of references at which a method is found, so types that
-//! implement none of the traits need no bound:
+//! A probe takes a shared borrow that ends immediately, so it does not affect later uses of the value. Method lookup
+//! resolves it by the depth of references (autoref specialisation). So types that implement none of the traits need no
+//! bound:
 //!
 //! ```text
 //! region.uses("`w`", (&&&&Probe(&w)).hands());    w is moved or passed on: `f(w)`
@@ -17,27 +17,27 @@ use std::panic::UnwindSafe;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, RwLock};
 
-/// What can be mutated through a value.
+/// The state that can be mutated through a value.
 #[derive(Clone, Copy)]
 pub enum Reach {
-    /// Nothing besides itself, as far as its type shows.
+    /// Nothing but the value itself, as far as its type shows.
     Nothing,
-    /// The target of a `&mut` in it; the type.
+    /// The target of a `&mut` in it. Contains the type.
     Hands(&'static str),
-    /// Its content, through shared references; the type.
+    /// The value's content, through shared references. Contains the type.
     Shares(&'static str),
-    /// The captures of a closure in it; the names.
+    /// The captures of a closure in it. Contains the names.
     Captures(&'static str),
 }
 
 impl Reach {
-    /// Whether something can be mutated.
+    /// Returns whether something can be mutated.
     #[inline]
     pub fn is_some(self) -> bool {
         !matches!(self, Self::Nothing)
     }
 
-    /// The error of a region on a tensor that uses such a name.
+    /// Returns the error of a region on a tensor that uses such a name.
     pub(super) fn refusal(self, name: &str) -> Option<Error> {
         Some(match self {
             Self::Nothing => return None,
@@ -66,7 +66,7 @@ impl Reach {
     }
 }
 
-/// The name of a type without its module path.
+/// Returns the name of a type without its module path.
 fn short(name: &str) -> String {
     let mut out = String::new();
     for part in name.split_inclusive(|it: char| !it.is_alphanumeric() && it != '_' && it != ':') {
@@ -101,7 +101,7 @@ shared! { Cell RefCell Mutex RwLock }
 
 /// Moved or passed on: a value that writes.
 pub trait HandsWrites {
-    /// What can be mutated through it.
+    /// Returns the state that can be mutated through it.
     fn hands(&self) -> Reach;
 }
 
@@ -114,7 +114,7 @@ impl<T: Writes> HandsWrites for &&&Probe<'_, T> {
 
 /// Moved or passed on: a `Clone` type contains no `&mut`.
 pub trait HandsClone {
-    /// Nothing can be mutated through it.
+    /// Returns that nothing can be mutated through it.
     #[inline]
     fn hands(&self) -> Reach {
         Reach::Nothing
@@ -125,7 +125,7 @@ impl<T: Clone> HandsClone for &&Probe<'_, T> {}
 
 /// Moved or passed on: an `UnwindSafe` type, by std's auto trait, contains no `&mut` either.
 pub trait HandsStill {
-    /// Nothing can be mutated through it.
+    /// Returns that nothing can be mutated through it.
     #[inline]
     fn hands(&self) -> Reach {
         Reach::Nothing
@@ -136,7 +136,7 @@ impl<T: UnwindSafe> HandsStill for &Probe<'_, T> {}
 
 /// Moved or passed on: any other type may contain a `&mut`.
 pub trait HandsAny {
-    /// What can be mutated through it.
+    /// Returns the state that can be mutated through it.
     fn hands(&self) -> Reach;
 }
 
@@ -149,7 +149,7 @@ impl<T> HandsAny for Probe<'_, T> {
 
 /// Borrowed, or a receiver: a value that writes.
 pub trait AsksWrites {
-    /// What can be mutated through it.
+    /// Returns the state that can be mutated through it.
     fn asks(&self) -> Reach;
 }
 
@@ -162,7 +162,7 @@ impl<T: Writes> AsksWrites for &Probe<'_, T> {
 
 /// Borrowed, or a receiver: nothing is known to be mutated through it.
 pub trait AsksAny {
-    /// Nothing can be mutated through it.
+    /// Returns that nothing can be mutated through it.
     #[inline]
     fn asks(&self) -> Reach {
         Reach::Nothing
@@ -173,7 +173,7 @@ impl<T: ?Sized> AsksAny for Probe<'_, T> {}
 
 /// The iterator of a `for`: a reference to an iterator, which outlives the loop.
 pub trait Advances {
-    /// Its target advances.
+    /// Returns whether its target advances.
     #[inline]
     fn advances(&self) -> bool {
         true
@@ -184,7 +184,7 @@ impl<I: Iterator + ?Sized> Advances for &Probe<'_, &mut I> {}
 
 /// The iterator of a `for`: anything else.
 pub trait AdvancesNothing {
-    /// Nothing that outlives the loop advances.
+    /// Returns that nothing that outlives the loop advances.
     #[inline]
     fn advances(&self) -> bool {
         false

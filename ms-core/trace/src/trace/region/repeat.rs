@@ -1,5 +1,5 @@
-//! `while`: a loop on a tensor is traced once, with inputs that stand for what changes inside; a
-//! loop on host values is Rust's own.
+//! Implements `while`. A loop on a tensor is traced once, with inputs for the state that changes inside. A loop on host
+//! values is Rust's own.
 //!
 //! ```text
 //! let mut region = repeat();             let mut x0 = held("`x`");
@@ -34,18 +34,18 @@ use std::sync::Arc;
 pub struct Repeat<K> {
     kind: PhantomData<K>,
     traced: Option<Box<Traced>>,
-    /// The number of iterations of a host loop, as far as it is known.
+    /// The number of iterations of a host loop, as far as known.
     pub(super) rounds: Rounds,
 }
 
-/// How long a host loop runs.
+/// The number of iterations of a host loop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Rounds {
-    /// It terminates.
+    /// Finite.
     Bounded,
     /// Unknown.
     Open,
-    /// It is infinite.
+    /// Infinite.
     Endless,
 }
 
@@ -67,16 +67,16 @@ struct Traced {
     phase: Phase,
     condition: Option<(Suspended, Tensor)>,
     counter: Option<Counter>,
-    /// The flag that the loop was left.
+    /// The index of the flag that the loop has been left.
     left: Option<usize>,
     states: Vec<State>,
 }
 
 /// A tensor that may change inside.
 struct State {
-    /// Its value before the loop; `None` if it exists only after an iteration.
+    /// The value before the loop; `None` if it exists only after an iteration.
     before: Option<Tensor>,
-    /// Its path, from the variable on.
+    /// The path, from the variable on.
     name: Option<Arc<str>>,
     /// The inputs for it in the condition and in the body.
     params: [Option<Tensor>; 2],
@@ -93,14 +93,14 @@ impl State {
     }
 }
 
-/// A loop before its condition.
+/// Creates a loop before its condition.
 #[inline]
 pub fn repeat<K: Kind>() -> Repeat<K> {
     Repeat { kind: PhantomData, traced: None, rounds: Rounds::Open }
 }
 
 impl<K> Repeat<K> {
-    /// Whether the loop is being traced.
+    /// Returns whether the loop is being traced.
     #[inline]
     pub fn is_traced(&self) -> bool {
         self.traced.is_some()
@@ -108,7 +108,7 @@ impl<K> Repeat<K> {
 }
 
 impl<K: Kind> Repeat<K> {
-    /// The loop begins, or an iteration ends.
+    /// Begins the loop, or ends an iteration.
     #[track_caller]
     #[inline]
     pub fn head(&mut self) {
@@ -127,7 +127,7 @@ impl<K: Kind> Repeat<K> {
         }
     }
 
-    /// The same for a counted loop.
+    /// Begins a counted loop, or ends an iteration of it.
     #[track_caller]
     pub(super) fn head_of(&mut self, bounds: &Bounds) {
         self.start("body");
@@ -138,12 +138,12 @@ impl<K: Kind> Repeat<K> {
         }
     }
 
-    /// The counter in the body; `None` if the loop is plain Rust.
+    /// Returns the counter in the body; `None` if the loop is plain Rust.
     pub(super) fn counter(&self) -> Option<Tensor> {
         self.traced.as_ref()?.counter.as_ref().map(|it| it.now.clone())
     }
 
-    /// Whether tracing of the loop is complete.
+    /// Returns whether tracing of the loop is complete.
     #[inline]
     pub fn is_over(&mut self) -> bool {
         match &mut self.traced {
@@ -155,7 +155,7 @@ impl<K: Kind> Repeat<K> {
         }
     }
 
-    /// Whether the body runs.
+    /// Returns whether the body runs.
     #[track_caller]
     #[inline]
     pub fn test<C: Condition<Kind = K>>(&mut self, condition: C) -> bool {
@@ -173,17 +173,17 @@ impl<K: Kind> Repeat<K> {
         true
     }
 
-    /// Determines the kind of the loops that are left from inside.
+    /// Determines the kind of the loops that jumps inside leave.
     #[inline]
     pub fn votes(&self, _: Vote<K>) {}
 
-    /// The kind of the region.
+    /// Returns the kind of the region.
     #[inline]
     pub fn kind(&self) -> PhantomData<K> {
         PhantomData
     }
 
-    /// Whether the body runs; the loop also ends when it was left.
+    /// Returns whether the body runs. The loop also ends when it has been left.
     #[track_caller]
     #[inline]
     pub fn test_unless<C: Condition<Kind = K>, L: Kind, R>(&mut self, condition: C, flow: &Flow<L, R>) -> bool {
@@ -197,7 +197,7 @@ impl<K: Kind> Repeat<K> {
         }
     }
 
-    /// [`Repeat::carry`] for an exit; `own` if it is that of the loop itself.
+    /// Carries an exit like [`Repeat::carry`]. `own` marks the exit of the loop itself.
     pub fn carry_flow<L, R>(&mut self, held: &mut HeldFlow<R>, flow: &mut Flow<L, R>, own: bool)
     where
         K: Carry<R>,
@@ -238,7 +238,7 @@ impl<K: Kind> Repeat<K> {
         }
     }
 
-    /// The region uses a name through which something may be mutated.
+    /// Records that the region uses a name through which something may be mutated.
     ///
     /// Reports [`Code::HandedOn`](crate::Code::HandedOn) or
     /// [`Code::SharedChange`](crate::Code::SharedChange) if the condition is a tensor.
@@ -271,14 +271,14 @@ impl Traced {
         Box::new(Self { open, phase: Phase::Condition, condition: None, counter: None, left: None, states: Vec::new() })
     }
 
-    /// The first variable of the loop is a counter.
+    /// Adds a counter as the first variable of the loop.
     fn count(&mut self, bounds: &Bounds) {
         self.open.tracer.check_kept(&mut bounds.tensors(), "the range", self.open.location);
         let now = self.declare(&bounds.start, 1, None);
         self.counter = Some(Counter { bounds: bounds.clone(), now });
     }
 
-    /// Adds a tensor, and returns the input for it.
+    /// Adds a tensor and returns the input for it.
     fn declare(&mut self, before: &Tensor, region: usize, name: Option<Arc<str>>) -> Tensor {
         let param = self.open.tracer.named_input(before.ty(), name.clone());
         let mut params = [None, None];
@@ -296,7 +296,7 @@ impl Traced {
         held.before = K::copy(variable);
     }
 
-    /// The variables of the condition are inputs of the body as well.
+    /// Makes the variables of the condition inputs of the body as well.
     fn restart<K: Carry<S>, S>(&mut self, held: &mut Held<S>, variable: &mut S) {
         let leaves = Leaves::of::<K, _>(variable);
         let states = &self.states[held.at..];
@@ -343,7 +343,7 @@ impl Traced {
         }
     }
 
-    /// A value that exists only after an iteration.
+    /// Adds a value that exists only after an iteration.
     fn begin_late<K: Carry<S>, S>(&mut self, held: &mut Held<S>, value: &S) {
         held.at = self.states.len();
         held.leaves = self.open.leaves::<K, _>(held.name, value);
@@ -357,7 +357,7 @@ impl Traced {
         self.states.extend(held.leaves.tensors.iter().map(late));
     }
 
-    /// Whether an iteration may leave the loop.
+    /// Returns whether an iteration may leave the loop.
     fn may_be_left(&self) -> bool {
         self.left.is_some_and(|at| match (&self.states[at].params[1], &self.states[at].after) {
             (Some(param), Some(after)) => !self.open.tracer.is_same(param, after),
@@ -401,7 +401,7 @@ impl Traced {
         self.states.iter().any(is_lost) || self.condition.as_ref().is_some_and(|it| it.1.is_poisoned())
     }
 
-    /// The number of iterations of a counted loop.
+    /// Returns the number of iterations of a counted loop.
     fn counted(&self, before: &[Tensor]) -> Repeated {
         let counter = self.counter.as_ref().expect("a loop has a condition or counts");
         match counter.bounds.count() {

@@ -1,4 +1,4 @@
-//! Writes of backward functions, separated from those of the functions around them.
+//! Separates the writes of backward functions from those of the enclosing functions.
 
 use super::{Binding, Region, Trace, Tracer};
 use crate::error::{Code, Error, Result};
@@ -7,20 +7,19 @@ use crate::ops::full_node;
 use crate::tensor::{Literal, Parameter};
 use std::sync::Arc;
 
-/// A trace as the operand of gradients that are taken from outside.
+/// A trace in the form that gradients from outside need.
 pub struct BackwardSlots {
-    /// The graph with one more input for each of `writes`, and one more output, at the end: the
-    /// slot as backward functions see it ([`Parameter::backward`]). If there are none, it is the
-    /// graph of the trace.
+    /// The graph with an additional input and an additional output at the end for each of `writes`: the slot in
+    /// backward functions ([`Parameter::backward`]). `None` if there are none, so that the trace's own graph applies.
     pub graph: Option<Graph>,
     /// The parameters that backward functions write.
     pub writes: Vec<Parameter>,
-    /// Those that backward functions only read: they read the value of the parameter at their call.
+    /// The parameters that backward functions only read. They read the value of the parameter at their call.
     pub reads: Vec<Parameter>,
 }
 
-/// Checks that no backward function reads a parameter that another one writes: only one that also
-/// writes it reads the current value.
+/// Checks that no backward function reads a parameter that another writes. Only a function that also writes it
+/// reads the current value.
 ///
 /// # Errors
 /// [`Code::BackwardWrites`] otherwise.
@@ -36,23 +35,23 @@ pub fn check_backward_slots<'a>(writes: impl IntoIterator<Item = &'a Parameter>,
 }
 
 impl Tracer {
-    /// Whether the innermost region, which has its own slots, reads or writes this one.
+    /// Returns whether the innermost region with separate slots reads or writes this one.
     pub fn has_slot(&self, parameter: &Parameter) -> bool {
         self.state.borrow_mut().top().slot_of.contains_key(&parameter.id())
     }
 
-    /// The number of recorded reads of backward functions, as a mark.
+    /// Returns the number of recorded reads of backward functions, as a mark.
     pub fn backward_reads(&self) -> usize {
         self.state.borrow().backward_reads.len()
     }
 
-    /// The parameters that backward functions traced since the mark read and do not write.
+    /// Returns the parameters that backward functions traced since the mark read and do not write.
     pub fn backward_reads_since(&self, start: usize) -> Vec<Parameter> {
         self.state.borrow().backward_reads[start..].to_vec()
     }
 
-    /// Records the parameters that a backward function reads and does not write, replacing the
-    /// records since the mark: functions inside have another derivative now.
+    /// Records the parameters that a backward function reads and does not write. They replace the records since the
+    /// mark, because functions inside now have another derivative.
     pub fn note_backward_reads(&self, start: usize, reads: impl IntoIterator<Item = Parameter>) {
         let noted = &mut self.state.borrow_mut().backward_reads;
         noted.truncate(start);
@@ -64,7 +63,7 @@ impl Tracer {
     }
 }
 
-/// A trace from its graph, whose outputs end with the final values of `writes`.
+/// Builds a trace from its graph, whose outputs end with the final values of `writes`.
 pub(super) fn separate(graph: Graph, bindings: Vec<Binding>, writes: Vec<Parameter>, reads: Vec<Parameter>) -> Trace {
     let is_backward = |it: &Binding| matches!(it, Binding::Slot(slot) if slot.is_backward());
     if !bindings.iter().any(is_backward) {
@@ -86,8 +85,8 @@ pub(super) fn separate(graph: Graph, bindings: Vec<Binding>, writes: Vec<Paramet
     }
 }
 
-/// The graph with these outputs. Of the slots that backward functions see, those of `parameters`
-/// are its last inputs; the value of any other is irrelevant.
+/// Returns the graph with these outputs. Of the backward slots, those of `parameters` are its last inputs. The value of
+/// any other is irrelevant.
 fn with(graph: &Graph, bindings: &[Binding], parameters: &[Parameter], outputs: &[usize]) -> Graph {
     let mut to = Graph::new(graph.name());
     let mut operands = vec![None; bindings.len()];
@@ -108,7 +107,7 @@ fn with(graph: &Graph, bindings: &[Binding], parameters: &[Parameter], outputs: 
     to
 }
 
-/// Zeros of the type of an input of `like`.
+/// Returns zeros of the type of an input of `like`.
 fn zeros(to: &mut Graph, like: &Graph, input: usize) -> ValueId {
     let ty = like.ty(like.inputs()[input]).clone();
     let zeros = full_node(Literal::scalar(0.into(), ty.dtype), &ty.dims);
@@ -117,8 +116,8 @@ fn zeros(to: &mut Graph, like: &Graph, input: usize) -> ValueId {
 }
 
 impl Region {
-    /// The trace without the writes of backward functions in it: if its own derivative differs from
-    /// theirs, they do not run.
+    /// Returns the trace without the writes of backward functions in it. If its own derivative replaces theirs, they do
+    /// not run.
     pub fn without_backward_writes(mut self) -> Self {
         let results = self.graph.outputs().len() - self.writes.len();
         let kept: Vec<usize> = (0..self.writes.len()).filter(|&at| !self.writes[at].is_backward()).collect();

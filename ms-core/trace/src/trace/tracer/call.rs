@@ -1,10 +1,9 @@
-//! Calls of cells, and of functions marked `#[no_inline]`: each is traced into a separate graph,
-//! and equal graphs are shared.
+//! Traces calls of cells, and of functions marked `#[no_inline]`, into separate graphs, and shares equal graphs.
 //!
-//! A cell marked `#[lazy_inline]` promises that its type, its host values, the types of its tensors
-//! and parameters, and which of them alias determine its graph: it is traced once for each such
-//! [`Pattern`], and further calls use that graph. Any other cell is traced at every call, since it
-//! may depend on more than the pattern; its graph is compared with the existing ones.
+//! A cell marked `#[lazy_inline]` promises what its graph depends on: its type, its host values, the types of its
+//! tensors and parameters, and their aliasing. It is traced once for each such [`Pattern`]. Further calls use that
+//! graph. Any other cell is traced at every call, since it may depend on more than the pattern. Its graph is then
+//! compared with the existing ones.
 
 use super::frame::{CallNames, Frame, State};
 use super::{Binding, Tracer};
@@ -21,10 +20,10 @@ use std::panic::Location;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Graphs of at most this many nodes are inlined immediately: a call would not be smaller.
+/// The maximum number of nodes of a graph that is inlined immediately: a call would not be smaller.
 const SMALL: usize = 8;
 
-/// The number of nodes that a composite counts as.
+/// The number of nodes as which a composite counts.
 const COMPOSITE: usize = 3;
 
 fn size(graph: &Graph) -> usize {
@@ -35,7 +34,7 @@ fn size(graph: &Graph) -> usize {
 /// The calls of a trace.
 #[derive(Default)]
 pub(super) struct Calls {
-    /// By pattern.
+    /// The graphs of traced patterns.
     known: FxHashMap<SmallVec<[u64; 24]>, Rc<Known>>,
     /// Distinct graphs by their content.
     graphs: FxHashMap<Vec<u8>, Arc<Graph>>,
@@ -48,7 +47,7 @@ struct Known {
     writes: Vec<Slot>,
     /// The parameters that backward functions read and do not write.
     backward_reads: Vec<Slot>,
-    /// The result, whose tensors are replaced by those of a call.
+    /// The result. Tensors of a call replace its tensors.
     result: Box<dyn Any>,
 }
 
@@ -60,15 +59,15 @@ enum Source {
 
 /// A slot, relative to the call.
 enum Slot {
-    /// One of the pattern's.
+    /// A slot of the pattern.
     Own(usize),
-    /// One of the pattern's, as backward functions see it.
+    /// A backward slot of the pattern.
     OwnBackward(usize),
-    /// One that all calls share: the state of random numbers, the token of effects.
+    /// A slot that all calls share: the state of random numbers, the token of effects.
     Common(Parameter),
 }
 
-/// What distinguishes the graphs of a cell's calls, and the tensors and parameters of one call.
+/// The key of a cell call's graph, and the tensors and parameters of one call.
 #[derive(Default)]
 pub struct Pattern {
     words: SmallVec<[u64; 24]>,
@@ -78,7 +77,7 @@ pub struct Pattern {
     tracer: Option<Rc<Tracer>>,
 }
 
-/// The origin of a tensor: the same for all tensors that are the same value.
+/// The origin of a tensor: equal for all tensors with one value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Origin {
     Array(usize),
@@ -91,7 +90,7 @@ const PARAMETER: u64 = 2 << 56;
 const ALIAS: u64 = 3 << 56;
 
 impl Pattern {
-    /// The pattern of a call without arguments of the function with this key.
+    /// Creates the pattern of a call without arguments. `key` identifies the function.
     pub fn new(tracer: &Rc<Tracer>, key: [u64; 2]) -> Self {
         Self { tracer: Some(tracer.clone()), words: SmallVec::from_slice(&key), ..Self::default() }
     }
@@ -148,19 +147,19 @@ impl Visitor for Pattern {
     }
 }
 
-/// A call with a graph of its own, between its beginning and its result.
+/// A call with a separate graph, from its beginning to its result.
 pub struct GraphCall {
     tracer: Rc<Tracer>,
     /// The pattern of the call, if the cell promises that it is complete.
     pattern: Option<Pattern>,
     /// Whether it is never inlined.
     no_inline: bool,
-    /// The names of its inputs, if it is to be traced.
+    /// The names of its inputs, if it is traced.
     names: Option<ArgumentNames>,
 }
 
 impl State {
-    /// The outermost definition of a value.
+    /// Returns the outermost definition of a value.
     pub fn origin(&self, frame: u32, value: u32) -> (u32, u32) {
         let Some(mut depth) = self.frames.iter().position(|it| it.serial == frame) else { return (frame, value) };
         let mut value = ValueId(value);
@@ -173,7 +172,7 @@ impl State {
         (self.frames[depth].serial, value.0)
     }
 
-    /// The graph of a call: the first one of its content, which is named by its call.
+    /// Interns the graph of a call: returns the first graph with its content, which has the name of its call.
     fn distinct(&mut self, call: &mut Frame) -> Arc<Graph> {
         let content = shallow_bytes(&call.graph);
         if let Some(known) = self.calls.graphs.get(&content) {
@@ -206,21 +205,21 @@ impl State {
     }
 }
 
-/// Whether this slot is the same in every call, whichever cell it is.
+/// Returns whether this slot is the same in every call, whatever the cell.
 pub(super) fn is_common(parameter: &Parameter) -> bool {
     let parameter = &parameter.forward();
     parameter == ops::order() || parameter == ops::random::default_generator().state()
 }
 
 impl GraphCall {
-    /// A call that shows its arguments by `sign`.
+    /// Creates a call whose arguments `sign` visits.
     pub fn new(tracer: Rc<Tracer>, pattern: Option<Pattern>, no_inline: bool, sign: impl Fn(&mut Sink<'_>)) -> Self {
         let is_known = |it: &Pattern| tracer.state.borrow().calls.known.contains_key(&it.words);
         let names = (!pattern.as_ref().is_some_and(is_known)).then(|| ArgumentNames::of(sign));
         Self { tracer, pattern, no_inline, names }
     }
 
-    /// The result of the call, if its pattern has been traced.
+    /// Returns the result of the call, if its pattern has been traced.
     ///
     /// # Panics
     /// Raises the error of an operand of another trace.
@@ -234,7 +233,7 @@ impl GraphCall {
         Some(template.rebuild(&mut |_| tensors.next().expect("as many results as the template has")))
     }
 
-    /// The tensors of the result of a call of a graph that its pattern has.
+    /// Calls the graph of a pattern and returns the tensors of the result.
     #[track_caller]
     fn call_known(&self, known: &Known, pattern: &Pattern, location: &'static Location<'static>) -> Vec<Tensor> {
         let tracer = &*self.tracer;
@@ -262,8 +261,7 @@ impl GraphCall {
         tracer.results(&mut state, &outputs, &writes)
     }
 
-    /// Traces `body` into a separate graph and calls that. If the body returns an error, it is
-    /// returned.
+    /// Traces `body` into a separate graph and calls it. An error of the body is returned.
     ///
     /// # Errors
     /// The error of the body.
@@ -291,8 +289,8 @@ impl GraphCall {
         Ok(result)
     }
 
-    /// Traces `body`, which gives the tensors of its result, and calls the graph. There is no call if the body gives
-    /// none, or some that are poisoned.
+    /// Traces `body`, which returns the tensors of its result, and calls the graph. There is no call if the body
+    /// returns none, or some that are poisoned.
     // Not generic, so that it is compiled once.
     #[track_caller]
     fn called(
@@ -393,7 +391,7 @@ impl GraphCall {
 struct Called {
     /// The tensors of the result.
     tensors: Vec<Tensor>,
-    /// What was traced, unless it is inlined.
+    /// The traced graph, unless it is inlined.
     traced: Option<Traced>,
 }
 
@@ -409,7 +407,7 @@ struct Traced {
 }
 
 impl Tracer {
-    /// The tensors of the result of a call, whose outputs are followed by its writes.
+    /// Returns the tensors of the result of a call. Its outputs end with its writes, which are applied.
     fn results(&self, state: &mut State, outputs: &[ValueId], writes: &[Parameter]) -> Vec<Tensor> {
         let (results, written) = outputs.split_at(outputs.len() - writes.len());
         for (parameter, &value) in writes.iter().zip(written) {

@@ -1,5 +1,5 @@
-//! Nodes of control flow: graphs under construction are suspended, and joined into one node when
-//! all of its regions are complete.
+//! Builds nodes of control flow: graphs under construction are suspended, and joined into one node when all of its
+//! regions are complete.
 
 use super::frame::Frame;
 use super::{Binding, Tracer};
@@ -14,16 +14,16 @@ use std::sync::Arc;
 /// A suspended graph under construction.
 pub struct Suspended(Box<Frame>);
 
-/// How often the body of a loop runs.
+/// The number of iterations of a loop.
 pub enum Repeated {
     /// While the condition holds.
     While {
-        /// A separate graph.
+        /// The condition, a separate graph.
         condition: Suspended,
-        /// Its result.
+        /// The result of the condition.
         holds: Tensor,
-        /// Which of the initial values becomes, after the body, the flag that the loop was left;
-        /// without it, the loop ends only by its condition.
+        /// The index of the initial value that becomes, after the body, the flag that the loop has been left. Without
+        /// it, the loop ends only by its condition.
         left: Option<usize>,
     },
     /// Once for each element of sequences.
@@ -38,7 +38,7 @@ pub enum Repeated {
 }
 
 impl Repeated {
-    /// A fixed number of times.
+    /// Creates a fixed number of iterations.
     pub fn times(count: usize) -> Self {
         Self::Over { count, sequences: 0, rows: Vec::new() }
     }
@@ -66,7 +66,7 @@ impl Frame {
         self.bindings.iter().map(Self::key)
     }
 
-    /// Adds the missing inputs, with these names, and sorts all of them in this order.
+    /// Adds the missing inputs, with these names, and sorts all inputs in this order.
     fn take_inputs(&mut self, wanted: &[(Key, Type, Option<Arc<str>>)]) {
         let order: Vec<usize> = wanted
             .iter()
@@ -76,7 +76,7 @@ impl Frame {
                     let binding = match *key {
                         Key::Outer(value) => Binding::Outer(value),
                         Key::Declared(at) => Binding::Argument(at),
-                        // Its slot is irrelevant: nothing here reads it.
+                        // The slot is irrelevant, because nothing here reads it.
                         Key::Slot(_) => Binding::Argument(usize::MAX),
                     };
                     self.input(ty.clone(), binding, name.clone());
@@ -89,13 +89,13 @@ impl Frame {
 }
 
 impl Suspended {
-    /// Whether a parameter is written inside.
+    /// Returns whether a parameter is written inside.
     pub fn writes(&self) -> bool {
         self.0.written().next().is_some()
     }
 }
 
-/// Appends the keys that are missing.
+/// Appends the missing keys.
 fn add_keys(keys: &mut Vec<Key>, more: impl Iterator<Item = Key>) {
     for key in more {
         if !keys.contains(&key) {
@@ -105,12 +105,12 @@ fn add_keys(keys: &mut Vec<Key>, more: impl Iterator<Item = Key>) {
 }
 
 impl Tracer {
-    /// The number of graphs under construction.
+    /// Returns the number of graphs under construction.
     pub fn depth(&self) -> usize {
         self.state.borrow().frames.len()
     }
 
-    /// Abandons all graphs but the `depth` outermost ones.
+    /// Abandons all graphs except the `depth` outermost ones.
     pub fn unwind(&self, depth: usize) {
         let mut state = self.state.borrow_mut();
         while state.frames.len() > depth {
@@ -118,7 +118,7 @@ impl Tracer {
         }
     }
 
-    /// Begins a region of control flow; one that `repeats` sees the writes of its last iteration.
+    /// Begins a region of control flow. A region that `repeats` sees the writes of its previous iteration.
     pub fn open(&self, name: &str, repeats: bool) {
         let mut frame = Frame::new(name);
         frame.own_slots = repeats;
@@ -138,7 +138,7 @@ impl Tracer {
         self.state.borrow_mut().push(*region.0);
     }
 
-    /// Whether the two are the same value of this trace.
+    /// Returns whether the two are the same value of this trace.
     pub fn is_same(&self, a: &Tensor, b: &Tensor) -> bool {
         match (a.as_traced(), b.as_traced()) {
             (Some(a), Some(b)) => (a.frame, a.value) == (b.frame, b.value),
@@ -147,14 +147,14 @@ impl Tracer {
         }
     }
 
-    /// The result of an op that failed: uses of it are not reported again.
+    /// Returns the result of an op that failed. Uses of it are not reported again.
     pub fn poisoned(&self, ty: Type) -> Tensor {
         let mut state = self.state.borrow_mut();
         self.poison(state.top(), ty)
     }
 
-    /// The results of one of two regions. Both end with values of the same types; slots that
-    /// either writes are written by the choice.
+    /// Joins two regions into a branch and returns its results. Both regions end with values of the same types. The
+    /// branch writes the slots that either of them writes.
     ///
     /// # Errors
     /// [`Code::Escaped`](crate::Code::Escaped) for values of another trace.
@@ -181,8 +181,8 @@ impl Tracer {
         Ok(outputs)
     }
 
-    /// Inlines the nodes of a region that writes nothing into the enclosing graph; `results` are
-    /// values inside, and their values outside are returned.
+    /// Inlines the nodes of a region that writes nothing into the enclosing graph. `results` are values inside, and
+    /// their values outside are returned.
     ///
     /// # Errors
     /// [`Code::Escaped`](crate::Code::Escaped) for values of another trace.
@@ -201,9 +201,9 @@ impl Tracer {
         Ok(outputs.into_iter().map(|it| self.wrap(frame, it)).collect())
     }
 
-    /// The values after a loop. `before` are its initial values, `after` their values at the end of
-    /// the body, and `params` the inputs for them there, if there are any; loop-invariant ones are
-    /// returned unchanged. The stacked rows of all iterations follow.
+    /// Builds a loop and returns the values after it. `before` are its initial values, `after` their values at the end
+    /// of the body, and `params` the inputs for them there, if there are any. Loop-invariant values are returned
+    /// unchanged. The stacked rows of all iterations follow.
     ///
     /// # Errors
     /// [`Code::Escaped`](crate::Code::Escaped) for values of another trace.
@@ -252,9 +252,9 @@ impl Tracer {
         Ok(all)
     }
 
-    /// [`Tracer::repeat`] for a condition that writes parameters: only a body can carry them, so
-    /// the condition runs before the loop and at the end of the body, unless the loop was left
-    /// there, and its result is a carry.
+    /// Builds a loop like [`Tracer::repeat`] for a condition that writes parameters. Only a body can carry these. So
+    /// the condition runs before the loop and at the end of the body, and its result is a carry. It does not run there
+    /// if the loop has been left.
     #[expect(clippy::too_many_arguments, reason = "the parts of a loop")]
     fn repeat_writing(
         &self,
@@ -297,8 +297,8 @@ impl Tracer {
         self.wrap(state.top(), value)
     }
 
-    /// The result of the condition of a loop for these values, in the innermost graph, if it writes
-    /// these parameters; the loop is in the graph at depth `outside`.
+    /// Runs the condition of a loop on these values in the innermost graph, writes these parameters, and returns its
+    /// result. The loop is in the graph at depth `outside`.
     fn run_here(&self, condition: &Frame, outside: usize, values: &[Tensor], writes: &[Parameter]) -> Result<Tensor> {
         let operands: Result<Vec<Tensor>> = condition
             .bindings
@@ -319,7 +319,7 @@ impl Tracer {
         Ok(outputs.remove(0))
     }
 
-    /// The result of `run`, or false, without running it, if the loop was left.
+    /// Returns the result of `run`, or false, without running it, if the loop has been left.
     fn unless(
         &self,
         left: Option<&Tensor>,
@@ -355,7 +355,7 @@ impl Tracer {
         Ok(frame)
     }
 
-    /// A node of these regions, each of which takes the values of `keys`.
+    /// Adds a node with these regions, each of which takes the values of `keys`.
     fn node(
         &self,
         control: &Control,

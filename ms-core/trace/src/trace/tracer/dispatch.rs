@@ -1,4 +1,4 @@
-//! Dispatch of ops, and of reads of values, while a graph is traced.
+//! Dispatches ops and reads of values while a graph is traced.
 
 use super::Tracer;
 use super::call::is_common;
@@ -16,7 +16,7 @@ use std::any::Any;
 use std::panic::Location;
 use std::rc::Rc;
 
-/// The number of poisoned results of a failed op: more than any op has.
+/// The number of poisoned results of a failed op. No op has more results.
 const POISONED_RESULTS: usize = 8;
 
 impl Tracer {

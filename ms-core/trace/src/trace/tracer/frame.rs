@@ -1,4 +1,4 @@
-//! The graphs under construction: one for the trace, and one for each region that is open.
+//! Defines the graphs under construction: one for the trace, and one for each open region.
 
 use super::{Binding, call};
 use crate::error::{Code, Error};
@@ -23,24 +23,23 @@ pub(super) struct State {
     pub backward_reads: Vec<Parameter>,
 }
 
-/// One graph under construction.
+/// A graph under construction.
 pub(super) struct Frame {
     pub serial: u32,
-    /// It is an arm, or a part of a loop: clones that are made in it belong to it.
+    /// Whether it is an arm, or a part of a loop. Clones that are created in it belong to it.
     pub is_region: bool,
-    /// It is the graph of a call or of an iteration, which has its own inputs for slots.
+    /// Whether it is the graph of a call or of an iteration, which has separate inputs for slots.
     pub own_slots: bool,
     pub graph: Graph,
     pub bindings: Vec<Binding>,
     pub outer: FxHashMap<ValueId, ValueId>,
-    /// Tensors for a value of the frame of some depth, by identity; kept alive like the
-    /// captured ones.
+    /// Tensors that stand for a value of a frame at some depth, by identity. They are kept alive like captured arrays.
     pub arguments: FxHashMap<usize, (Tensor, usize, ValueId)>,
     /// Captured arrays by identity, kept alive so that their addresses are not reused.
     pub captured: FxHashMap<usize, (Tensor, ValueId)>,
     pub slots: Vec<SlotState>,
     pub slot_of: FxHashMap<SlotId, usize>,
-    /// Of the graph of a call: the names of its inputs.
+    /// The names of the inputs, for the graph of a call.
     pub names: Option<CallNames>,
 }
 
@@ -48,8 +47,8 @@ pub(super) struct Frame {
 pub(super) struct CallNames {
     /// The names of parameters.
     pub arguments: ArgumentNames,
-    /// Which of the tensors that it shows values of the graph around it are, by their outermost
-    /// definitions; made when one is looked for.
+    /// The index of the visited tensor for each value of the enclosing graph, by its outermost definition. Built on the
+    /// first lookup.
     values: OnceCell<FxHashMap<(u32, u32), usize>>,
 }
 
@@ -93,7 +92,7 @@ impl Frame {
         value
     }
 
-    /// The value of a slot at the beginning of this graph.
+    /// Returns the value of a slot at the beginning of this graph.
     fn slot_input(&mut self, parameter: &Parameter, ty: Type, name: Option<Arc<str>>) -> ValueId {
         let value = self.input(ty, Binding::Slot(parameter.clone()), name);
         if !self.slot_of.contains_key(&parameter.id()) {
@@ -121,8 +120,8 @@ impl Frame {
 }
 
 impl State {
-    /// Records an error, with the active calls, unless it follows from another one: if a reference
-    /// that may write is passed on, a region leaves the written tensors behind.
+    /// Records an error with the active calls, unless it follows from another. If a reference that may write is
+    /// passed on, the written tensors leak out of a region.
     pub fn record(&mut self, error: Error) {
         let is_cause = |it: &Error| matches!(it.code(), Code::HandedOn | Code::SharedChange);
         if error.code() != Code::Escaped || !self.errors.iter().any(is_cause) {
@@ -147,7 +146,7 @@ impl State {
         Some(frame)
     }
 
-    /// Whether the tensor is a handle of a completed region of this trace.
+    /// Returns whether the tensor is a handle of a completed region of this trace.
     #[inline]
     pub fn is_left_behind(&self, tensor: &Tensor) -> bool {
         let stamp = tensor.stamp();
@@ -160,7 +159,7 @@ impl State {
         self.frames.last_mut().expect("a trace has a frame until it is finished")
     }
 
-    /// The type of the value of a slot here: over lanes, that of one lane.
+    /// Returns the type of the value of a slot here. Over lanes, it is that of one lane.
     pub fn held(&self, parameter: &Parameter) -> Type {
         let known = self.frames.iter().rev().find_map(|it| {
             let at = *it.slot_of.get(&parameter.id())?;
@@ -172,7 +171,7 @@ impl State {
         })
     }
 
-    /// The value of a slot, as a value of the innermost frame.
+    /// Returns the value of a slot, as a value of the innermost frame.
     pub fn slot(&mut self, parameter: &Parameter) -> ValueId {
         let mut depth = self.frames.len() - 1;
         let value = loop {
@@ -189,7 +188,7 @@ impl State {
         self.import(depth, value)
     }
 
-    /// A value of frame `depth` as a value of the innermost frame.
+    /// Imports a value of frame `depth` into the innermost frame.
     pub fn import(&mut self, depth: usize, mut value: ValueId) -> ValueId {
         for inner in depth + 1..self.frames.len() {
             value = match self.frames[inner].outer.get(&value) {
@@ -206,7 +205,7 @@ impl State {
         value
     }
 
-    /// What an input of the graph of a call is called; the graph around it is at `depth`.
+    /// Returns the name of an input of a call's graph. The enclosing graph is at `depth`.
     pub fn name_in_call(&self, call: &Frame, depth: usize, input: usize) -> Option<Arc<str>> {
         let CallNames { arguments, values } = call.names.as_ref()?;
         match &call.bindings[input] {
@@ -236,9 +235,9 @@ impl State {
         values
     }
 
-    /// What the input of the frame at `depth` for a slot is called: in the graph of a call by the path
-    /// in its arguments, and in that of the trace by its own name, or else by its path. Inputs of a
-    /// call are named when it is there, and the first of its content.
+    /// Returns the name of a slot's input of the frame at `depth`. In the graph of a call it is the path in its
+    /// arguments. In the graph of the trace it is the parameter's own name, or else its path. Inputs of a call are
+    /// named when the call is built, and only for the first call with its content.
     fn slot_name(&self, depth: usize, parameter: &Parameter) -> Option<Arc<str>> {
         if parameter.is_backward() {
             return None;
@@ -252,12 +251,12 @@ impl State {
         }
     }
 
-    /// What the input of a frame for a value of the frame around it is called.
+    /// Returns the name of a frame's input for a value of the enclosing frame.
     fn outer_name(&self, depth: usize, value: ValueId) -> Option<Arc<str>> {
         if self.frames[depth].names.is_some() { None } else { self.value_name(depth - 1, value) }
     }
 
-    /// The name of a value of the frame at `depth`, if it is an input.
+    /// Returns the name of a value of the frame at `depth`, if it is an input.
     fn value_name(&self, depth: usize, value: ValueId) -> Option<Arc<str>> {
         let frame = &self.frames[depth];
         let exists = (value.0 as usize) < frame.graph.value_count();
@@ -269,7 +268,7 @@ impl State {
         }
     }
 
-    /// The name of the input that a tensor is.
+    /// Returns the name of the input that a tensor is.
     pub fn name_of(&self, tensor: &Tensor) -> Option<Arc<str>> {
         let (depth, value) = match tensor.as_traced() {
             Some(it) => (self.frames.iter().position(|frame| frame.serial == it.frame)?, ValueId(it.value)),
@@ -283,7 +282,7 @@ impl State {
     }
 }
 
-/// The name that a parameter was given.
+/// Returns the name that the user gave a parameter.
 fn given_name(parameter: &Parameter) -> Option<Arc<str>> {
     Some(parameter.name()).filter(|it| !it.is_empty()).map(Into::into)
 }

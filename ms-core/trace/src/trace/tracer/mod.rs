@@ -1,4 +1,4 @@
-//! The tracer: a stack of graphs under construction, and the dispatcher that fills them.
+//! Implements the tracer: a stack of graphs under construction, and the dispatcher that fills them.
 
 mod backward_slots;
 mod call;
@@ -31,7 +31,7 @@ const CONSTANT_BYTES: usize = 64 << 10;
 /// The meaning of a graph input.
 #[derive(Clone)]
 pub enum Binding {
-    /// The argument of that position.
+    /// The argument at that position.
     Argument(usize),
     /// The value of a parameter at the beginning of the call, or of an iteration of a loop.
     Slot(Parameter),
@@ -43,9 +43,9 @@ pub enum Binding {
 
 /// A finished trace.
 pub struct Trace {
-    /// The graph: outputs are the results, then the final values of `writes`.
+    /// The graph. Its outputs are the results, then the final values of `writes`.
     pub graph: Graph,
-    /// The meaning of its inputs.
+    /// The meaning of the inputs.
     pub bindings: Vec<Binding>,
     /// The parameters that were written.
     pub writes: Vec<Parameter>,
@@ -55,10 +55,10 @@ pub struct Trace {
 
 /// A finished sub-graph of a trace.
 pub struct Region {
-    /// The graph: outputs are the results, then the final values of `writes`. Its inputs are
-    /// those that were declared, then one for each of `slots`, then one for each of `captures`.
+    /// The graph. Its outputs are the results, then the final values of `writes`. Its inputs are those that were
+    /// declared, then one for each of `slots`, then one for each of `captures`.
     pub graph: Arc<Graph>,
-    /// The parameters whose initial values are inputs of it, if it has its own slots.
+    /// The parameters whose initial values are its inputs, if it has separate slots.
     pub slots: Vec<Parameter>,
     /// The values of the enclosing graph that it uses.
     pub captures: Vec<Tensor>,
@@ -69,9 +69,9 @@ pub struct Region {
 /// Builds graphs from the ops that a function applies.
 pub struct Tracer {
     live: LiveTrace,
-    /// Captured tensors up to this many bytes become constants; larger ones become inputs.
+    /// The maximum size in bytes of captured tensors that become constants. Larger ones become inputs.
     constants: usize,
-    /// The line that ops are attributed to, if it is not that of their call.
+    /// The source location to which ops are attributed, if it differs from that of their call.
     location: Cell<Option<&'static Location<'static>>>,
     state: RefCell<State>,
 }
@@ -79,13 +79,13 @@ pub struct Tracer {
 static TRACES: AtomicU64 = AtomicU64::new(1);
 
 impl Tracer {
-    /// A tracer with one empty graph.
+    /// Creates a tracer with one empty graph.
     pub fn new(name: &str) -> Rc<Self> {
         Self::with_constants(name, CONSTANT_BYTES)
     }
 
-    /// A tracer whose graph takes captured tensors as inputs, even small ones: the graph is the
-    /// same when their values change.
+    /// Creates a tracer whose graph takes captured tensors as inputs, even small ones, so that the graph does not
+    /// depend on their values.
     pub fn capturing(name: &str) -> Rc<Self> {
         Self::with_constants(name, 0)
     }
@@ -105,20 +105,19 @@ impl Tracer {
         })
     }
 
-    /// The tracer that is the current dispatcher of this thread, if any.
+    /// Returns the tracer that is the current dispatcher of this thread, if there is one.
     pub fn current() -> Option<Rc<Self>> {
         crate::tensor::current_dispatcher().and_then(|it| it.as_any()?.downcast::<Self>().ok())
     }
 
-    /// Sets the line that the following ops are attributed to: a transform's ops belong to the
-    /// user's op.
+    /// Sets the source location to which the following ops are attributed: a transform's ops belong to the user's op.
     ///
-    /// Returns the previous one.
+    /// Returns the previous location.
     pub fn locate(&self, location: Option<&'static Location<'static>>) -> Option<&'static Location<'static>> {
         self.location.replace(location)
     }
 
-    /// The number of the trace, never reused in a process.
+    /// Returns the number of the trace, which is never reused in a process.
     pub fn id(&self) -> u64 {
         self.live.number()
     }
@@ -148,8 +147,8 @@ impl Tracer {
         })
     }
 
-    /// Declares an argument: wherever `tensor` itself occurs while tracing, it is this input, of a
-    /// type that may have symbolic sizes.
+    /// Declares an argument. Wherever `tensor` itself occurs while tracing, it is this input, of a type that may have
+    /// symbolic sizes.
     pub fn argument(&self, tensor: &Tensor, ty: Type) {
         let mut state = self.state.borrow_mut();
         let index = state.top().bindings.len();
@@ -157,8 +156,8 @@ impl Tracer {
         state.top().arguments.entry(tensor.identity()).or_insert((tensor.clone(), 0, value));
     }
 
-    /// Names the arguments, in the order in which they were declared, and the inputs for parameters
-    /// that are added from here on.
+    /// Names the arguments, in the order in which they were declared, and the inputs for parameters that are added from
+    /// now on.
     pub fn name_arguments(&self, arguments: ArgumentNames) {
         let mut state = self.state.borrow_mut();
         let frame = &mut state.frames[0];
@@ -166,12 +165,12 @@ impl Tracer {
         frame.names = Some(CallNames::new(arguments));
     }
 
-    /// The name of the input that a tensor is, if it is one.
+    /// Returns the name of the input that a tensor is, if it is one.
     pub fn name_of(&self, tensor: &Tensor) -> Option<Arc<str>> {
         self.state.borrow().name_of(tensor)
     }
 
-    /// The traced value of an argument or of any other tensor.
+    /// Returns the traced value of an argument or of any other tensor.
     ///
     /// # Errors
     /// [`Code::Escaped`](crate::Code::Escaped) for a value of another trace.
@@ -184,7 +183,7 @@ impl Tracer {
         Ok(self.wrap(state.top(), value))
     }
 
-    /// Reports, at this line, those of `tensors` that another region left behind; `name` says what
+    /// Reports, at this location, those of `tensors` that leaked out of another region. `name` is the value that
     /// contains them.
     pub fn check_kept(&self, tensors: &mut [Tensor], name: &str, location: &'static Location<'static>) {
         for tensor in tensors.iter_mut().filter(|it| it.stamp() != 0 && !it.is_poisoned()) {
@@ -217,7 +216,7 @@ impl Tracer {
         Ok(())
     }
 
-    /// Begins a separate graph for code that always runs where it is: not an arm.
+    /// Begins a separate graph for code that always runs, rather than an arm.
     pub(super) fn begin(&self, name: &str, own_slots: bool) {
         let mut frame = Frame::new(name);
         frame.own_slots = own_slots;
@@ -240,7 +239,7 @@ impl Tracer {
         let captures = captures.collect();
         frame.graph.set_outputs(outputs?);
         let mut graph = frame.graph;
-        // Declared inputs come before captured ones, in whatever order they occurred.
+        // Declared inputs come before captured ones, whatever the order in which they occurred.
         let order: Vec<usize> = {
             let (given, outer): (Vec<_>, Vec<_>) =
                 (0..frame.bindings.len()).partition(|&i| !matches!(frame.bindings[i], Binding::Outer(_)));
@@ -276,8 +275,8 @@ impl Tracer {
 
     /// Adds a node with regions to the innermost graph.
     ///
-    /// # Errors
-    /// [`Code::Escaped`](crate::Code::Escaped) for an operand of another trace; those of the op's type rule.
+    /// # Errors [`Code::Escaped`](crate::Code::Escaped) for an operand of another trace; the errors of the op's type
+    /// rule.
     pub fn control(
         &self,
         control: &Control,
@@ -321,8 +320,8 @@ impl Tracer {
         self.state.borrow_mut().record(error);
     }
 
-    /// Records an error unless the same error at the same line is recorded: nested arms report the
-    /// same, and so do unrolled host loops.
+    /// Records an error unless the same error at the same location is recorded. Nested arms and unrolled host loops
+    /// report an error several times.
     pub fn report_once(&self, error: Error) {
         let new = error.report();
         let is_same = |it: &Error| {
@@ -334,8 +333,8 @@ impl Tracer {
         }
     }
 
-    /// Ends the trace because a host fact of `traced` was read: records `error`, unless the
-    /// value is the result of an op that failed already, and unwinds to the boundary.
+    /// Ends the trace because a host fact of `traced` was read. Records `error`, unless the value is the result of an
+    /// op that has already failed, and unwinds to the boundary.
     pub fn refuse(&self, traced: &Traced, error: Error) -> ! {
         if !traced.poisoned {
             self.report(error);
@@ -352,7 +351,7 @@ impl Tracer {
         Ok(outputs)
     }
 
-    /// The value of `tensor` in the innermost graph.
+    /// Returns the value of `tensor` in the innermost graph.
     fn resolve(&self, state: &mut State, tensor: &Tensor) -> Result<ValueId> {
         if state.is_left_behind(tensor) {
             return Err(left_behind("a tensor", tensor));

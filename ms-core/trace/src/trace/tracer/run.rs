@@ -1,4 +1,4 @@
-//! Running code whose ops become a graph.
+//! Runs code whose ops become a graph.
 
 use super::{Region, Tracer};
 use crate::error::{Result, abandon, collecting};
@@ -6,8 +6,8 @@ use crate::ir::{Graph, Type};
 use crate::tensor::{Tensor, outside_scopes, with_dispatcher};
 use std::rc::Rc;
 
-/// Runs `body` with `tracer` as the dispatcher; returns `None` if it is abandoned, with the errors
-/// recorded in the tracer.
+/// Runs `body` with `tracer` as the dispatcher. Returns `None` if it is abandoned, with the errors recorded in the
+/// tracer.
 pub fn run_traced<R>(tracer: &Rc<Tracer>, body: impl FnOnce() -> R) -> Option<R> {
     let (mut body, mut result) = (Some(body), None);
     trace(tracer, &mut || result = body.take().map(|body| body()));
@@ -23,7 +23,7 @@ fn trace(tracer: &Rc<Tracer>, body: &mut dyn FnMut()) {
 /// Runs `body`, which returns a value and the results of a region, inside a region of `tracer`.
 ///
 /// # Errors
-/// Those of `body`, and [`Code::Escaped`](crate::Code::Escaped) for a result of another trace.
+/// The errors of `body`, and [`Code::Escaped`](crate::Code::Escaped) for a result of another trace.
 pub fn run_nested<R>(
     tracer: &Tracer,
     name: &str,
@@ -32,7 +32,7 @@ pub fn run_nested<R>(
     run_in(tracer, name, false, body)
 }
 
-/// The tensors of a region's result. Ends the trace if an op that they depend on failed: every use
+/// Returns the tensors of a region's result. Ends the trace if an op on which they depend has failed, because every use
 /// of them would fail again.
 pub fn sound(results: Vec<Tensor>) -> Vec<Tensor> {
     if results.iter().any(Tensor::is_poisoned) {
@@ -41,11 +41,11 @@ pub fn sound(results: Vec<Tensor>) -> Vec<Tensor> {
     results
 }
 
-/// [`run_nested`] in a region that runs at another time than the code around it: the values of
+/// Runs `body` like [`run_nested`], in a region that runs at another time than the enclosing code. The values of
 /// parameters at that time are its own inputs.
 ///
 /// # Errors
-/// As for [`run_nested`].
+/// See [`run_nested`].
 pub fn run_with_slots<R>(
     tracer: &Tracer,
     name: &str,
@@ -89,11 +89,11 @@ pub fn build(name: &str, inputs: &[Type], body: impl FnOnce(&[Tensor]) -> Result
     }
 }
 
-/// [`build`] of what becomes of `graph`: it has that name, and the names of its inputs are those of
-/// the first inputs.
+/// Builds a graph like [`build`] that is derived from `graph`. Its name, and the names of its first inputs, are those
+/// of `graph`.
 ///
 /// # Errors
-/// As for [`build`].
+/// See [`build`].
 pub fn build_like(
     graph: &Graph,
     inputs: &[Type],

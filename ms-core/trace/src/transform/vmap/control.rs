@@ -1,4 +1,4 @@
-//! Calls, branches and loops over lanes.
+//! Batches calls, branches and loops.
 
 use super::guard::chosen;
 use super::masked::MaskedLoop;
@@ -9,7 +9,7 @@ use crate::ops::{self, BatchedCall, Control, CustomVjp, Effects, Loop, has_effec
 use crate::tensor::Tensor;
 
 impl Batcher {
-    /// A node with regions over lanes.
+    /// Batches a node with regions.
     pub(super) fn control(&self, node: &Node, control: &Control, operands: &[Value]) -> Result<Vec<Value>> {
         if *control == Control::Branch {
             let (condition, given) = operands.split_first().expect("an `if` has a condition");
@@ -34,10 +34,10 @@ impl Batcher {
         }
     }
 
-    /// A node on stacks for which each lane takes an arm: on both, with a selection.
+    /// Batches a node on stacks for which each lane takes an arm: runs it on both and selects.
     fn on_each_side(&self, node: &Node, control: &Control, operands: &[Value], mask: &Tensor) -> Result<Vec<Value>> {
         let is_one = |it: &Value| it.sides.as_ref().is_some_and(|it| it.mask.identity() == mask.identity());
-        // Without the numbers of both arms, a lane might need more rows than an arm has.
+        // Without the counts of both arms, a lane might need more rows than an arm has.
         let counted = matches!(control, Control::Loop(at) if at.is_counted()) && is_one(&operands[0]);
         if !counted {
             whole(operands)?;
@@ -50,9 +50,8 @@ impl Batcher {
         Ok(yes.into_iter().zip(no).map(|(yes, no)| chosen(mask, yes, no)).collect())
     }
 
-    /// A graph with a custom derivative: values with gradients are mapped, so that the gradients
-    /// are.
-    /// A slot is mapped if its written value is.
+    /// Batches a graph with a custom derivative. Values with gradients are mapped, so that the gradients are too. A
+    /// slot is mapped if its written value is.
     fn custom(&self, node: &Node, at: &CustomVjp, operands: &[Value]) -> Result<Vec<Value>> {
         let results = &node.regions[0].outputs()[..at.results];
         let floats = results.iter().filter(|&&it| node.regions[0].ty(it).dtype.is_float()).count();
@@ -80,8 +79,7 @@ impl Batcher {
         Ok(outputs.into_iter().zip(callee.mapped).map(Value::new).collect())
     }
 
-    /// A node for each lane, one after the other: prints and assertions of lanes are separate, and
-    /// in order.
+    /// Emits a node for each lane, one after the other. Prints and assertions of lanes are separate and in order.
     fn one_by_one(&self, node: &Node, control: &Control, operands: &[Value]) -> Result<Vec<Value>> {
         let (inputs, mapped) = (tensors(operands), flags(operands));
         let lanes = BatchedCall { op: node.op, attrs: &node.attrs, inputs: &inputs, mapped: &mapped, size: self.size };
@@ -97,7 +95,7 @@ impl Batcher {
         Ok((0..node.outputs.len()).map(|i| Value::new((joined(i), true))).collect())
     }
 
-    /// An `if` whose condition is the same for all lanes.
+    /// Batches an `if` with a condition that is uniform over the lanes.
     fn branch(&self, node: &Node, condition: &Value, operands: &[Value]) -> Result<Vec<Value>> {
         let mapped = flags(operands);
         let arms = [self.region(&node.regions[0], &mapped, &[])?, self.region(&node.regions[1], &mapped, &[])?];
@@ -131,10 +129,9 @@ impl Batcher {
         Ok(outputs.into_iter().zip(mapped).map(Value::new).collect())
     }
 
-    /// The body of a loop with as few mapped carries as possible: one that is mapped at the end of
-    /// an iteration is mapped at the beginning of the next one. `mapped` begins with the carries,
-    /// whose number is `carries`; pushed values, from output `pushed` on, are always mapped, so
-    /// that all stacks of one loop have the same form.
+    /// Finds the body of a loop with as few mapped carries as possible (a fixpoint). A carry that is mapped at the end
+    /// of an iteration is mapped at the beginning of the next one. `mapped` begins with the `carries` carries. Pushed
+    /// values, from output `pushed` on, are always mapped, so that all stacks of one loop have the same form.
     fn fixed_point(
         &self,
         carries: usize,
@@ -181,13 +178,13 @@ impl Batcher {
     }
 }
 
-/// Whether the regions of a node act in program order.
+/// Returns whether the regions of a node have effects in program order.
 fn is_ordered(node: &Node) -> bool {
     node.regions.iter().any(|it| has_effect(it, Effects::ORDERED))
 }
 
-/// A sequence with the lanes as its second axis instead of the first, and vice versa. Stacks always
-/// have them as the second.
+/// Moves the lanes of a sequence from the first axis to the second, and vice versa. Stacks always have them as the
+/// second.
 fn rows(sequence: &Value) -> Value {
     if !sequence.mapped || is_stack(&sequence.tensor.ty()) {
         return sequence.clone();

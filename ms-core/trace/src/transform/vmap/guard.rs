@@ -1,4 +1,4 @@
-//! Code that runs for lanes which would not run it by themselves.
+//! Guards code that runs for lanes which do not take it.
 
 use super::{Batcher, Sides, Value, build, emit, is_stack, parts, rebuilt};
 use crate::error::Result;
@@ -8,9 +8,8 @@ use crate::tensor::{DType, Dim, Dims, Scalar, Tensor};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Whether a graph may run on arbitrary operands: it terminates, no value causes an error, and no
-/// derivative of it is infinite at finite operands, which would turn the zero gradient of an unused
-/// result into a NaN.
+/// Returns whether a graph may run on arbitrary operands. It must terminate, and no value may cause an error. No
+/// derivative may be infinite at finite operands: it would turn the zero gradient of an unused result into a NaN.
 pub(super) fn is_speculatable(graph: &Graph) -> bool {
     graph.nodes().all(|(_, node)| match Control::of(node) {
         None => {
@@ -24,14 +23,14 @@ pub(super) fn is_speculatable(graph: &Graph) -> bool {
     })
 }
 
-/// The mask of the lanes, `[lanes]`, broadcastable to values of a rank.
+/// Returns the mask of the lanes, `[lanes]`, broadcastable to values of a rank.
 pub(super) fn beside(mask: &Tensor, rank: usize) -> Tensor {
     let dims: Dims = mask.dims().into_iter().chain(std::iter::repeat_n(Dim::new(1), rank - 1)).collect();
     ops::reshape(mask, dims)
 }
 
 impl Batcher {
-    /// An `if` whose condition differs between lanes: both arms, and a selection.
+    /// Batches an `if` whose condition differs between lanes: runs both arms and selects.
     pub(super) fn choice(&self, node: &Node, condition: &Tensor, operands: &[Value]) -> Result<Vec<Value>> {
         let arm = |at: usize, active: &Tensor| {
             let side = |it: &Value| it.split().map_or_else(|| it.clone(), |it| it.each[at].clone());
@@ -45,8 +44,8 @@ impl Batcher {
         Ok(yes.into_iter().zip(no).map(|(yes, no)| chosen(condition, yes, no)).collect())
     }
 
-    /// The arm of an `if` for the lanes that take it, on operands that are valid for it; zeros
-    /// if there is none.
+    /// Runs the arm of an `if` for the lanes that take it, on operands that are valid for it. Returns zeros if no lane
+    /// does.
     fn guarded(&self, node: &Node, arm: usize, active: &Tensor, operands: &[Value]) -> Result<Vec<Value>> {
         let region = &node.regions[arm];
         let inputs: Vec<Tensor> = std::iter::once(active.clone()).chain(parts(operands)).collect();
@@ -65,8 +64,8 @@ impl Batcher {
         Ok(rebuilt(&outputs, &results))
     }
 
-    /// Operands in which the lanes outside the mask have the values of the first one inside: a
-    /// consistent set of values for which the code is valid.
+    /// Replaces operands in lanes outside the mask by the values of the first lane inside. These are a consistent set
+    /// for which the code is valid.
     pub(super) fn protected(&self, active: &Tensor, operands: &[Value]) -> Vec<Value> {
         if !self.has_lanes() {
             return operands.to_vec();
@@ -84,7 +83,7 @@ impl Batcher {
     }
 }
 
-/// The first value in the lanes of a mask, the second one in the others.
+/// Selects the first value in the lanes of a mask, and the second one in the others.
 pub(super) fn chosen(mask: &Tensor, yes: Value, no: Value) -> Value {
     let ty = yes.tensor.ty();
     let tensor = if is_stack(&ty) {
@@ -98,7 +97,7 @@ pub(super) fn chosen(mask: &Tensor, yes: Value, no: Value) -> Value {
     Value { tensor, mapped: true, sides }
 }
 
-/// Zeros of a type; an empty stack.
+/// Returns zeros of a type, or an empty stack.
 fn nothing(node: &Node, ty: &Type) -> Result<Tensor> {
     let zeros = |dims: &[Dim]| ops::full_of(dims, Scalar::Int(0), ty.dtype);
     if !is_stack(ty) {

@@ -1,5 +1,5 @@
-//! Loops whose number of iterations differs between lanes: they run until the last lane is done,
-//! and the carries of the others remain unchanged.
+//! Batches loops with a trip count that differs between lanes. They run until the last lane is done, and the carries of
+//! finished lanes remain unchanged.
 
 use super::guard::{beside, is_speculatable};
 use super::{Batcher, Value, build, emit, flags, tensors};
@@ -9,7 +9,7 @@ use crate::ops::{self, Control, Loop};
 use crate::tensor::{DType, Tensor};
 use std::sync::Arc;
 
-/// A loop over lanes.
+/// A batched loop.
 pub(super) struct MaskedLoop<'a> {
     pub batcher: &'a Batcher,
     pub node: &'a Node,
@@ -17,7 +17,7 @@ pub(super) struct MaskedLoop<'a> {
 }
 
 impl MaskedLoop<'_> {
-    /// The body on operands; the results of lanes outside the mask are unused.
+    /// Runs the body on operands. The results of lanes outside the mask are unused.
     fn body(&self, body: &Graph, speculated: bool, active: &Tensor, operands: Vec<Value>) -> Result<Vec<Value>> {
         match speculated {
             true => self.batcher.replay(body, operands),
@@ -25,7 +25,7 @@ impl MaskedLoop<'_> {
         }
     }
 
-    /// The carries after an iteration: those of the lanes outside the mask are unchanged.
+    /// Returns the carries after an iteration. Those of the lanes outside the mask are unchanged.
     fn carried(&self, active: &Tensor, next: &[Value], held: &[Value]) -> Vec<Value> {
         let choose = |(next, held): (&Value, &Value)| {
             let mask = beside(active, held.tensor.rank());
@@ -34,8 +34,8 @@ impl MaskedLoop<'_> {
         next.iter().zip(held).map(choose).collect()
     }
 
-    /// A `while` whose condition differs between lanes. Its carries begin with the mask of the
-    /// active lanes and, if the body pushes, with the numbers of their iterations.
+    /// Batches a `while` whose condition differs between lanes. Its carries begin with the mask of the active lanes
+    /// and, if the body pushes, with the trip counts.
     pub(super) fn repeat(&self, operands: &[Value]) -> Result<Vec<Value>> {
         let (batcher, carries) = (self.batcher, self.at.carries);
         let [condition, body] = [&self.node.regions[0], &self.node.regions[1]];
@@ -82,15 +82,15 @@ impl MaskedLoop<'_> {
         let mut results = emit(self.node, &masked, &[Arc::new(any), Arc::new(step)], &inputs)?;
         results.remove(0);
         if counts {
-            // The number of iterations differs between lanes, too.
+            // The trip count differs between lanes, too.
             let count = results.remove(0);
             results[carries] = count;
         }
         Ok(results.into_iter().map(|it| Value::new((it, true))).collect())
     }
 
-    /// A `scan` whose number of iterations differs between lanes, at most the number of rows of the
-    /// stacks. `operands` are those after that number.
+    /// Batches a `scan` with a trip count that differs between lanes, at most the number of rows of the stacks.
+    /// `operands` are those after that count.
     pub(super) fn scan(&self, count: &Tensor, operands: &[Value]) -> Result<Vec<Value>> {
         let (batcher, body) = (self.batcher, &self.node.regions[0]);
         let &Loop { carries, sequences: elements, .. } = self.at;
@@ -103,7 +103,7 @@ impl MaskedLoop<'_> {
         let most = if batcher.has_lanes() { ops::max(count, 0) } else { Tensor::scalar(0i64) };
         let step = if reverse { -1 } else { 1 };
         let first = if reverse { ops::sub(&most, 1) } else { Tensor::scalar(0i64) };
-        // Carries: the position, then those of the loop. Invariants: the numbers of iterations first.
+        // Carries: the index, then those of the loop. Invariants: the trip counts first.
         let mut inputs = vec![most, first];
         inputs.extend(tensors(&start[..carries + elements]));
         inputs.push(count.clone());

@@ -1,8 +1,7 @@
-//! `vmap`: a graph over many lanes.
+//! Implements `vmap`: batches a graph over many lanes.
 //!
-//! Every value of the graph becomes one value for all lanes, or one for each along a new axis: the
-//! first one, or the second one if the first axis is that of a stack, whose size is known only at
-//! run time.
+//! Every value of the graph becomes one value for all lanes, or one for each along a new axis. That is the first axis,
+//! or the second one if the first is that of a stack, whose size is known only at run time.
 
 mod control;
 mod guard;
@@ -23,11 +22,11 @@ use std::panic::Location;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// The composites of which the ops of the body are batched, whichever operands have lanes.
+/// The composites that are batched by the ops of their bodies, whichever operands have lanes.
 const IN_PARTS: fn(&OpDef) -> bool = |it| matches!(it.batching, Batching::Derived);
 
-/// The graph that computes for all lanes what `graph` computes for one. `operands` and `results`
-/// say which are mapped; `graph` contains no transforms.
+/// Returns the graph that computes for all lanes what `graph` computes for one. `operands` and `results` flag the
+/// mapped ones. `graph` contains no transforms.
 ///
 /// # Errors
 /// [`Code::Mapped`] for a result that is shared but differs between lanes, and errors of ops.
@@ -70,46 +69,44 @@ fn differs(graph: &Graph, result: usize, location: Option<&'static Location<'sta
     }
 }
 
-/// A value of a graph over lanes.
+/// A value of a batched graph.
 #[derive(Clone)]
 struct Value {
     tensor: Tensor,
-    /// Whether it is mapped: each lane has its own.
+    /// Whether it is mapped: each lane has a separate value.
     mapped: bool,
-    /// For a stack that is the result of a branch for which each lane takes an arm: the results of
-    /// both arms.
-    /// Stacks of different sizes cannot be selected; the branch that takes this one takes the same
-    /// arms. Also for a number of rows: the lanes that do not take an arm have a number there that
-    /// is valid for its stacks.
+    /// The results of both arms, for a stack that is the result of a branch for which each lane takes an arm. Stacks of
+    /// different sizes cannot be selected, so the branch that takes this one takes the same arms. Row counts have them
+    /// too: the lanes that do not take an arm then have a count that is valid for its stacks.
     sides: Option<Rc<Sides>>,
 }
 
 /// The results of both arms of a branch.
 struct Sides {
-    /// The lanes that take the first one.
+    /// The lanes that take the first arm.
     mask: Tensor,
     each: [Value; 2],
 }
 
-/// A region over lanes: its graph, and which outputs are mapped.
+/// A batched region: its graph, and which outputs are mapped.
 #[derive(Clone)]
 struct Batched {
     graph: Arc<Graph>,
     mapped: Vec<bool>,
 }
 
-/// The key of a region over lanes: the region, which inputs are mapped, which outputs must be.
+/// The key of a batched region: the region, which inputs are mapped, which outputs must be.
 type Key = (*const Graph, Vec<bool>, Vec<bool>);
 
-/// Turns graphs of one lane into graphs of `size` lanes.
+/// Batches graphs over `size` lanes.
 struct Batcher {
     size: Dim,
-    /// Regions with several uses are transformed once. The graphs live as long as the one that
+    /// The batched regions. Regions with several uses are transformed once. The graphs live as long as the one that
     /// contains them.
     regions: RefCell<FxHashMap<Key, Batched>>,
 }
 
-/// Whether a type is that of a stack.
+/// Returns whether a type is that of a stack.
 fn is_stack(ty: &Type) -> bool {
     ty.dims.first() == Some(&Dim::DYNAMIC)
 }
@@ -127,13 +124,12 @@ impl Value {
         Self { tensor, mapped, sides: None }
     }
 
-    /// The arms of a stack that has two.
+    /// Returns the arms of a stack that has two.
     fn split(&self) -> Option<&Rc<Sides>> {
         self.sides.as_ref().filter(|_| is_stack(&self.tensor.ty()))
     }
 
-    /// Calls `visit` with its tensors: one, or those of both arms and the lanes that take the
-    /// first.
+    /// Calls `visit` with the value's tensors: one, or those of both arms and the lanes that take the first.
     fn visit(&self, visit: &mut impl FnMut(&Tensor)) {
         match self.split() {
             None => visit(&self.tensor),
@@ -144,7 +140,7 @@ impl Value {
         }
     }
 
-    /// The same value with other tensors, as many as [`Value::visit`] visits.
+    /// Returns this value with other tensors, as many as [`Value::visit`] visits.
     fn rebuilt(&self, next: &mut impl FnMut() -> Tensor) -> Self {
         let Some(sides) = self.split() else { return Self::new((next(), self.mapped)) };
         let mask = next();
@@ -153,14 +149,14 @@ impl Value {
     }
 }
 
-/// The tensors of values, of both arms if they have two.
+/// Returns the tensors of values, of both arms if they have two.
 fn parts(values: &[Value]) -> Vec<Tensor> {
     let mut parts = Vec::new();
     values.iter().for_each(|it| it.visit(&mut |it| parts.push(it.clone())));
     parts
 }
 
-/// Values like these, with other tensors.
+/// Returns values like these, with other tensors.
 fn rebuilt(values: &[Value], parts: &[Tensor]) -> Vec<Value> {
     let mut parts = parts.iter().cloned();
     let mut next = || parts.next().expect("as many tensors as the values have");
@@ -168,12 +164,12 @@ fn rebuilt(values: &[Value], parts: &[Tensor]) -> Vec<Value> {
 }
 
 impl Batcher {
-    /// Whether there is a lane.
+    /// Returns whether there is a lane.
     fn has_lanes(&self) -> bool {
         self.size != Dim::new(0)
     }
 
-    /// The type for all lanes, from that for one.
+    /// Returns the type for all lanes, given that for one.
     fn ty(&self, ty: &Type, mapped: bool) -> Type {
         let mut ty = ty.clone();
         if mapped {
@@ -182,7 +178,7 @@ impl Batcher {
         ty
     }
 
-    /// A mapped value, repeated if it is shared.
+    /// Returns a mapped value, broadcast if it is shared.
     fn spread(&self, value: &Value) -> Result<Tensor> {
         if value.mapped {
             return Ok(value.tensor.clone());
@@ -195,7 +191,7 @@ impl Batcher {
         Ok(ops::broadcast_to(&value.tensor, dims))
     }
 
-    /// The outputs of `graph` over lanes, whose nodes are added to the graph under construction.
+    /// Returns the outputs of the batched `graph`, with its nodes added to the graph under construction.
     fn replay(&self, graph: &Graph, inputs: Vec<Value>) -> Result<Vec<Value>> {
         let tracer = tracer();
         let mut values: Vec<Option<Value>> = vec![None; graph.value_count()];
@@ -236,8 +232,8 @@ impl Batcher {
         Ok(outputs.into_iter().map(|it| Value::new((it, false))).collect())
     }
 
-    /// A region over lanes: `mapped` flags the mapped inputs, `spread` the outputs that must be
-    /// mapped; outputs after the end of `spread` must not.
+    /// Batches a region. `mapped` flags the mapped inputs, `spread` the outputs that must be mapped. Outputs after the
+    /// end of `spread` must not.
     fn region(&self, region: &Arc<Graph>, mapped: &[bool], spread: &[bool]) -> Result<Batched> {
         let key = (Arc::as_ptr(region), mapped.to_vec(), spread.to_vec());
         if let Some(known) = self.regions.borrow().get(&key) {
@@ -261,7 +257,7 @@ impl Batcher {
     }
 }
 
-/// A graph whose nodes are attributed to the line of `node`.
+/// Builds a graph with nodes attributed to the source location of `node`.
 fn build(
     node: &Node,
     name: &str,
@@ -293,7 +289,7 @@ fn whole(values: &[Value]) -> Result<()> {
     }
 }
 
-/// Adds a node with regions, attributed to the line of `node`.
+/// Adds a node with regions, attributed to the source location of `node`.
 fn emit(node: &Node, control: &Control, regions: &[Arc<Graph>], inputs: &[Tensor]) -> Result<Vec<Tensor>> {
     let location = node.location.unwrap_or_else(|| Location::caller());
     tracer().control(control, regions.into(), inputs, location)

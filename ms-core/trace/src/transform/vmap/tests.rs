@@ -1,4 +1,4 @@
-//! Graphs over lanes, compared with one run for each lane.
+//! Compares batched graphs with one run for each lane.
 
 use super::vmap as over_lanes;
 use crate::error::Code;
@@ -15,13 +15,13 @@ fn vmap(graph: &Graph, size: usize, operands: &[Lane], results: &[Lane]) -> crat
     over_lanes(graph, Dim::new(size), operands, results, None)
 }
 
-/// An operand over some numbers of lanes, outermost first; `own` flags those that it has.
+/// An operand over nested lanes with these counts, outermost first. `own` flags the levels at which it is mapped.
 struct Operand {
     array: Array,
     own: Vec<bool>,
 }
 
-/// The slice of an array at a position of its first axis.
+/// Returns the slice of an array at a position of its first axis.
 fn lane(array: &Array, at: usize) -> Array {
     let row = array.layout().slice(0, at, 1, 1);
     array
@@ -36,7 +36,7 @@ fn evaluate(graph: &Graph, inputs: &[&Array], context: &str) -> Vec<Array> {
     evaluate_graph(graph, inputs).unwrap_or_else(|it| panic!("{it}\n{context}\n{graph}"))
 }
 
-/// The results of each lane alone, in the order of the lanes.
+/// Returns the results of each lane alone, in the order of the lanes.
 fn one_by_one(graph: &Graph, operands: &[Operand], sizes: &[usize], context: &str) -> Vec<Vec<f64>> {
     let Some((&size, inner)) = sizes.split_first() else {
         let inputs: Vec<&Array> = operands.iter().map(|it| &it.array).collect();
@@ -58,7 +58,7 @@ fn one_by_one(graph: &Graph, operands: &[Operand], sizes: &[usize], context: &st
     all
 }
 
-/// Compares `graph`, mapped from the innermost lanes to the outermost, with its runs one by one.
+/// Compares `graph`, mapped from the innermost lanes to the outermost, with separate runs.
 fn check(graph: &Graph, operands: &[Operand], sizes: &[usize], context: &str) {
     let want = one_by_one(graph, operands, sizes, context);
     let mut mapped = graph.clone();
@@ -79,7 +79,7 @@ fn check(graph: &Graph, operands: &[Operand], sizes: &[usize], context: &str) {
     }
 }
 
-/// A graph of one node of the op.
+/// Builds a graph of one node of the op.
 fn single(def: &'static crate::ops::OpDef, attrs: &crate::tensor::Attrs, types: &[Type]) -> Graph {
     let mut graph = Graph::new(def.name());
     let inputs: Vec<_> = types.iter().map(|it| graph.add_input(it.clone())).collect();
@@ -90,7 +90,7 @@ fn single(def: &'static crate::ops::OpDef, attrs: &crate::tensor::Attrs, types: 
     graph
 }
 
-/// Every combination of mapped and shared operands with at least one mapped.
+/// Returns every combination of mapped and shared operands with at least one mapped.
 fn ways(operands: usize) -> impl Iterator<Item = Vec<bool>> {
     (1..1usize << operands).map(move |bits| (0..operands).map(|at| bits >> at & 1 == 1).collect())
 }
@@ -128,8 +128,8 @@ fn every_op_over_lanes_is_the_same_as_lane_by_lane() {
     }
 }
 
-/// Composites over lanes are one node where the lanes share what their rules take as shared; else the ops of their
-/// bodies are batched.
+/// A batched composite is one node if the operands that its rule takes as shared are shared. Otherwise the ops of its
+/// body are batched.
 #[test]
 fn composites_over_lanes_are_one_node() {
     /// For each composite, flags of operands with lanes, by position: those with which it is one node, and others.
@@ -190,8 +190,8 @@ fn f64s(shape: &[usize], data: &[f64]) -> Array {
     Array::from_slice(shape, data)
 }
 
-/// Checks a graph in text over three lanes, and over two times three, with operands from scattered
-/// values between -2 and 3; integers are from 0 to 4.
+/// Checks a graph in text over three lanes, and over two times three. Operands are scattered values between -2 and 3;
+/// integers are from 0 to 4.
 fn check_text(text: &str) {
     let graph = parse_graph(text).unwrap_or_else(|it| panic!("{it}\n{text}"));
     let types: Vec<Type> = graph.inputs().iter().map(|&it| graph.ty(it).clone()).collect();
@@ -239,8 +239,8 @@ fn calls_share_what_they_call() {
 
 #[test]
 fn branches() {
-    // Two harmless arms; one that divides by a value that the other lanes may have; one that reads
-    // where only its own lanes have something.
+    // Two arms are harmless. One divides by a value that is zero in other lanes, and one reads at an index that is
+    // valid only in its own lanes.
     let arms = [
         ("%r = neg %x : f64[2] return %r", "%r = add %x, %y : f64[2] return %r"),
         ("%r = div %x, %y : f64[2] return %r", "return %x"),
@@ -387,7 +387,7 @@ fn a_shared_result_is_the_same_for_all_lanes() {
     assert_eq!(error.code(), Code::Mapped);
 }
 
-/// Lanes at the points of a graph, one after the other, as many as there are lanes.
+/// Places lanes at the points of a graph, one after the other, as many as there are lanes.
 fn at_points(points: &[&[f64]], own: &[bool], lanes: usize) -> Vec<Operand> {
     let operand = |(at, &own): (usize, &bool)| {
         let count = if own { lanes } else { 1 };
@@ -404,7 +404,7 @@ fn derivatives_of_lanes_are_those_of_each() {
         let mut graph = parse_graph(text).unwrap_or_else(|it| panic!("{name}: {it}"));
         let count = graph.inputs().len();
         let wrt: Vec<usize> = (0..count).collect();
-        // A loop in a branch keeps stacks of two arms, whose own derivatives have none.
+        // A loop in a branch has stacks of two arms, whose own derivatives have none.
         let orders = if name.contains("branch") { 1 } else { 2 };
         for order in 1..=orders {
             let both = value_and_grad(&graph, &wrt, 1, false, true).unwrap_or_else(|it| panic!("{name}: {it}"));
@@ -417,8 +417,8 @@ fn derivatives_of_lanes_are_those_of_each() {
     }
 }
 
-/// The gradient of the sum over all lanes: a lane that does not take an arm contributes nothing to
-/// its derivative there, even where that is infinite.
+/// The gradient of the sum over all lanes. A lane that does not take an arm contributes nothing to its derivative
+/// there, even where that is infinite.
 #[test]
 fn derivatives_of_all_lanes_together_are_the_sums() {
     for (name, text, points) in GRAPHS {

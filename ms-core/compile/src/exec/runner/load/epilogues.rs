@@ -1,4 +1,4 @@
-//! Epilogues of contractions and of library ops.
+//! Loads the epilogues of contractions and of library ops.
 
 use super::Loader;
 use crate::error::Result;
@@ -11,7 +11,7 @@ use crate::tensor::Layout;
 use smallvec::SmallVec;
 
 impl<D: Driver> Loader<'_, D> {
-    /// An epilogue of a contraction, whose kernel must fit it.
+    /// Loads an epilogue of a contraction and checks that its kernel fits.
     pub(super) fn epilogue(
         &mut self,
         contraction: &Contraction,
@@ -41,7 +41,7 @@ impl<D: Driver> Loader<'_, D> {
         Ok(run::Epilogue { code: code.clone(), block, words })
     }
 
-    /// An epilogue of a library op, whose kernel must go through the result of the op.
+    /// Loads an epilogue of a library op and checks that its kernel iterates over the op's result.
     pub(super) fn epilogue_of_op(&mut self, results: &[View], call: &KernelCall) -> Result<run::Epilogue<D::Kernel>> {
         let KernelCall { kernel, extents, args } = call;
         let (kernel, code) = self.kernel(*kernel)?;
@@ -64,7 +64,7 @@ impl<D: Driver> Loader<'_, D> {
     }
 }
 
-/// The byte strides of a row-major value with elements of this size.
+/// Returns the byte strides of a row-major value with elements of this size.
 fn dense(extents: &[usize], size: usize) -> SmallVec<[i64; 4]> {
     Layout::contiguous(extents).strides().iter().map(|it| (it * size as isize) as i64).collect()
 }

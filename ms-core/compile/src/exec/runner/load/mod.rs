@@ -1,4 +1,4 @@
-//! Loading of plans: prepares and checks the blocks of all calls.
+//! Loads plans: prepares and checks the argument blocks of all calls.
 
 mod epilogues;
 
@@ -62,7 +62,7 @@ pub(super) fn program<D: Driver>(driver: &D, plan: &Plan, kernels: &[D::Kernel])
     Ok(Program { constants, arena_bytes, template, arena_words, routines, main_block })
 }
 
-/// The constants of a plan, in the memory of the device, and written.
+/// Copies the constants of a plan to the memory of the device.
 fn constants(plan: &Plan, space: MemorySpace) -> Result<Vec<Array>> {
     let constants = plan.constants.iter().map(|it| it.to_array().to_space(space)).collect::<Result<Vec<_>>>()?;
     if let MemorySpace::Device(memory) = space
@@ -73,7 +73,7 @@ fn constants(plan: &Plan, space: MemorySpace) -> Result<Vec<Array>> {
     Ok(constants)
 }
 
-/// Returns whether a step has one row-major operand, and one row-major result of the same type.
+/// Returns whether a step has one row-major operand and one row-major result of the same type.
 fn is_dense(inputs: &[View], outputs: &[View]) -> bool {
     let ([from], [to]) = (inputs, outputs) else { return false };
     let is_dense = from.layout.is_contiguous() && to.layout.is_contiguous();
@@ -97,11 +97,11 @@ fn opens_stacks<K>(step: &Step<K>, routines: &[Routine<K>]) -> bool {
     }
 }
 
-/// The words of all blocks.
+/// The words of all argument blocks.
 #[derive(Default)]
 struct Words {
     template: Vec<u64>,
-    /// Words with addresses in the arena: word, and offset in the arena.
+    /// The words with addresses in the arena, and their offsets there.
     arena_words: Vec<(u32, usize)>,
 }
 
@@ -113,7 +113,7 @@ struct Loader<'a, D: Driver> {
     kernels: &'a [D::Kernel],
     /// The routines before this one.
     done: &'a [Routine<D::Kernel>],
-    /// The offset of this routine's part of the arena.
+    /// The offset of this routine's arena in the run's arena.
     base: usize,
     words: &'a mut Words,
     patches: Vec<Patch>,
@@ -195,15 +195,15 @@ impl<'a, D: Driver> Loader<'a, D> {
         }
     }
 
-    /// A kernel of the plan with its code.
+    /// Returns a kernel of the plan with its code.
     fn kernel(&self, id: KernelId) -> Result<(&'a Kernel, &'a D::Kernel)> {
         let at = id.0 as usize;
         let found = self.check.plan.kernels.get(at).zip(self.kernels.get(at));
         found.ok_or_else(|| malformed("a step names a kernel that is not there"))
     }
 
-    /// Adds the block of a call of a kernel, whose arguments must fit it, but for one that is no buffer: its number and
-    /// its byte strides.
+    /// Adds the argument block of a kernel call and checks that its arguments fit. `apart` is the param that is not a
+    /// buffer, if there is one: its number and byte strides.
     fn kernel_block(
         &mut self,
         kernel: &Kernel,
@@ -279,7 +279,7 @@ impl<'a, D: Driver> Loader<'a, D> {
         }
     }
 
-    /// Adds the block of a call, whose values must fit the routine.
+    /// Adds the argument block of a call and checks that its values fit the routine.
     fn block<'s>(&mut self, routine: usize, spans: impl Iterator<Item = &'s Span>) -> Result<usize> {
         let routine = &self.done[routine];
         let block = self.next_word();
@@ -369,7 +369,7 @@ impl<'a, D: Driver> Loader<'a, D> {
         })
     }
 
-    /// Divides carries into chains and cycles.
+    /// Partitions carries into chains and cycles.
     fn chains(
         &mut self,
         step: &Loop,
@@ -437,7 +437,7 @@ impl<'a, D: Driver> Loader<'a, D> {
         Ok(word)
     }
 
-    /// A view whose layout is relative to the start of the arena if it is in the arena.
+    /// Returns a view whose layout is relative to the start of the arena, if the view is in the arena.
     fn placed(&self, view: &View) -> Result<PlacedView> {
         self.check.check_view(view)?;
         let place = self.check.buffer(view.buffer)?.place;

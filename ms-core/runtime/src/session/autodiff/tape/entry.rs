@@ -1,4 +1,4 @@
-//! The steps of a tape.
+//! Defines the entries of a tape.
 
 use crate::error::{Error, Result};
 use crate::ops::{self, Cotangents};
@@ -8,16 +8,16 @@ use crate::transform::{Gradients, RuleEntry, Slot, TapeEntry, push_rule};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A step of a tape: gradients are pulled back through it, and tangents pushed forward.
+/// An entry of a tape: pulls gradients back, and pushes tangents forward.
 pub(super) trait Recorded: TapeEntry {
-    /// The tangents of the results, at least of those that are `wanted`, from those of the
-    /// operands, of which at least one is present.
+    /// Returns the tangents of at least the `wanted` results from the tangents of the operands, at least one of which
+    /// is present.
     fn push(&self, tangents: &[Option<Tensor>], wanted: &[bool]) -> Result<Vec<Option<Tensor>>>;
 
-    /// Whether it takes floats that have no gradient.
+    /// Returns whether it has float inputs without gradients.
     fn takes_constants(&self) -> bool;
 
-    /// Whether gradients may reach an operand.
+    /// Returns whether gradients may reach an operand.
     fn passes(&self, _operand: usize) -> bool {
         true
     }
@@ -70,17 +70,17 @@ impl Recorded for CopyEntry {
     }
 }
 
-/// A step that is a compiled graph.
+/// An entry for a call of a compiled graph.
 pub(crate) struct CallEntry {
     pub compiled: Arc<Compiled>,
-    /// The watched inputs.
+    /// The inputs that are differentiated.
     pub wrt: Vec<usize>,
     pub inputs: Vec<Tensor>,
-    /// The results that are slots as backward functions see them; the last inputs are, too.
+    /// The results that are backward slots. The last inputs are the same slots.
     pub backward_slots: Range<usize>,
     pub derivative: Arc<Derivative>,
     pub residuals: Vec<Tensor>,
-    /// The results, for the shapes of absent cotangents.
+    /// The results, which give the shapes of absent cotangents.
     pub templates: Vec<Tensor>,
     pub input_slots: Vec<Option<Slot>>,
     pub output_slots: Vec<Option<Slot>>,
@@ -101,7 +101,7 @@ impl TapeEntry for CallEntry {
 }
 
 impl CallEntry {
-    /// The error of running a derivative: without an op, if memory runs out for what ops share.
+    /// Names the op in the error of running a derivative. Running out of memory that ops share has no op.
     #[cold]
     fn named(&self, error: Error) -> Error {
         let traced = self.compiled.source.traced();
@@ -128,15 +128,14 @@ impl CallEntry {
             inputs.push(gradients.take(slot).unwrap_or_else(zeros));
         }
         let mut shares: Cotangents = backward.call_owned(inputs)?.into_iter().map(Some).collect();
-        // These first: for other inputs with the same value, they are the previous partial sum.
+        // These go first: for other inputs with the same value, they are the previous partial sum.
         for (at, slot) in summed() {
             gradients.add(slot, shares[at].take().expect("a sum that was taken goes on"))?;
         }
         gradients.add_all(&self.input_slots, shares)
     }
 
-    /// Pulls back if some gradients are missing: backward functions that no gradient reaches do not
-    /// run.
+    /// Pulls back if some gradients are missing. Backward functions that no gradient reaches do not run.
     fn pull_reached(&self, cotangents: &[Option<Tensor>]) -> Result<Cotangents> {
         let all = || self.derivative.seeds.iter().copied().zip(cotangents);
         let (backward, results): (Vec<_>, Vec<_>) = all().partition(|(seed, _)| self.backward_slots.contains(seed));

@@ -1,5 +1,4 @@
-//! The eager tape: ops are executed and recorded, so that gradients can be pulled back through
-//! them.
+//! Implements the eager tape: executes and records ops, so that gradients can be pulled back through them.
 
 mod entry;
 mod record;
@@ -28,7 +27,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use steps::Steps;
 
-/// Executes ops through the dispatcher below it and records those with watched operands.
+/// Executes ops through the dispatcher below it, and records those that depend on watched tensors.
 pub struct Tape {
     below: Rc<dyn Dispatcher>,
     state: RefCell<State>,
@@ -36,8 +35,7 @@ pub struct Tape {
 
 #[derive(Default)]
 struct State {
-    /// Slots of watched tensors by identity. The steps keep the tensors, and so their addresses,
-    /// alive.
+    /// Slots of watched tensors by identity. The entries keep the tensors alive, and so their addresses unique.
     slots: FxHashMap<usize, Slot>,
     kept: Vec<Tensor>,
     steps: Vec<Box<dyn Recorded>>,
@@ -47,7 +45,7 @@ struct State {
     /// The parameters that backward functions read and do not write.
     backward_reads: Vec<Parameter>,
     reads: Vec<NumbersRead>,
-    /// Values that depend on watched ones through steps.
+    /// Values that depend on watched ones through step functions.
     behind: Steps,
     next: Slot,
 }
@@ -69,7 +67,8 @@ impl State {
         self.behind.alias(tensor, alias);
     }
 
-    /// Records results without a slot of an op that is not recorded, or that have none.
+    /// Records which results of an op depend on watched values through step functions. If `is_step`, the op itself is
+    /// one to its results without a slot; all results inherit such dependences from its operands.
     fn hide(&mut self, call: &OpCall<'_>, results: &[Tensor], slots: &[Option<Slot>], is_step: bool) {
         let hidden = self.behind.among(call.inputs.iter().copied());
         let slots: SmallVec<[Slot; 2]> = slots.iter().flatten().copied().filter(|_| is_step).collect();
@@ -86,7 +85,8 @@ impl State {
         }
     }
 
-    /// Records the results of a compiled graph that depend on values behind steps, inside it or outside.
+    /// Records the results of a compiled graph that depend on watched values through step functions, inside it or
+    /// outside.
     fn pass_call(&mut self, inputs: &[Tensor], sources: &[Option<Slot>], hiding: &Hiding, outputs: &[Tensor]) {
         let outside = self.behind.among(inputs);
         let mut behind = |steps: &[Option<Step>]| {
@@ -113,13 +113,13 @@ impl State {
 }
 
 impl Tape {
-    /// A tape over the current dispatcher.
+    /// Creates a tape over the current dispatcher.
     pub fn new() -> Rc<Self> {
         let below = current_dispatcher().unwrap_or_else(|| Rc::new(Eagerly));
         Rc::new(Self { below, state: RefCell::default() })
     }
 
-    /// The tape that is the current dispatcher of this thread, if any.
+    /// Returns the tape that is the current dispatcher of this thread, if there is one.
     pub fn current() -> Option<Rc<Self>> {
         let top = current_dispatcher()?;
         if top.mode() != DispatchMode::Tape {
@@ -128,20 +128,19 @@ impl Tape {
         top.as_any()?.downcast::<Self>().ok()
     }
 
-    /// Starts recording uses of `tensor`: returns a tensor with the same elements and a new
-    /// identity.
+    /// Starts recording uses of `tensor`. Returns a tensor with the same elements and a new identity.
     pub fn watch(&self, tensor: &Tensor) -> Tensor {
         let watched = tensor.fresh();
-        // An outer tape continues to use its own value.
+        // An outer tape continues to use the identity that it knows.
         self.below.alias(tensor, &watched);
         self.state.borrow_mut().watch(&watched);
         watched
     }
 
-    /// Starts recording uses of the value of `parameter`; reads of it return the result.
+    /// Starts recording uses of the value of `parameter`. Reads of the parameter return the result.
     ///
     /// # Errors
-    /// If the parameter cannot be read here.
+    /// Fails if the parameter cannot be read here.
     pub fn watch_parameter(&self, parameter: &Parameter) -> Result<Tensor> {
         if let Some(watched) = self.state.borrow().parameters.get(&parameter.id()) {
             return Ok(watched.clone());
@@ -168,12 +167,12 @@ impl Tape {
         Record { slots, _kept: kept, steps, backward_slots, backward_reads, reads, behind, count: next as usize }
     }
 
-    /// The outer tape.
+    /// Returns the outer tape.
     fn tape_below(&self) -> Option<Rc<Self>> {
         self.below.clone().as_any()?.downcast().ok()
     }
 
-    /// The backward slot of a parameter after the recorded steps.
+    /// Returns the backward slot of a parameter after the recorded entries.
     fn backward_slot(&self, parameter: &Parameter) -> Result<Tensor> {
         let known =
             self.state.borrow().backward_slots.iter().find(|it| it.parameter == *parameter).map(|it| it.last.clone());
@@ -215,8 +214,8 @@ impl Tape {
         }
     }
 
-    /// Calls a compiled graph and records it as one step; its additional inputs and outputs are the
-    /// slots of `writes` ([`crate::trace::BackwardSlots`]).
+    /// Calls a compiled graph and records it as one entry. Its additional inputs and outputs are the slots of `writes`
+    /// ([`crate::trace::BackwardSlots`]).
     pub(in crate::session) fn call_with_backward_slots(
         &self,
         compiled: &Arc<Compiled>,
@@ -237,8 +236,8 @@ impl Tape {
         Ok(outputs)
     }
 
-    /// Calls a compiled graph and records it as one step. The outputs `backward_slots` and as many
-    /// inputs at the end are backward slots.
+    /// Calls a compiled graph and records it as one entry. The outputs `backward_slots`, and as many inputs at the end,
+    /// are backward slots.
     pub(in crate::session) fn call(
         &self,
         compiled: &Arc<Compiled>,
@@ -256,7 +255,7 @@ impl Tape {
             return Ok(outputs);
         }
         let derivative = compiled.derivative(&wrt)?;
-        // An outer tape records the same slots.
+        // An outer tape records these backward slots too.
         let mut outputs = self.below(|| derivative.forward.call_with_backward_slots(inputs, backward_slots.clone()))?;
         let saved: Vec<Tensor> = outputs.drain(compiled.results()?..).collect();
         let residuals = derivative.residuals.iter().map(|it| match *it {
@@ -300,7 +299,7 @@ impl Dispatcher for Tape {
             state.hide(&call, &outputs, &slots, true);
             return Ok(outputs);
         }
-        // An op may return an operand; its result must have its own identity here.
+        // An op may return an operand. Its result needs a separate identity here.
         for output in &mut outputs {
             if state.slot(output).is_some() {
                 let own = output.fresh();
@@ -309,7 +308,7 @@ impl Dispatcher for Tape {
             }
         }
         let output_slots = outputs.iter().map(|it| it.dtype().is_float().then(|| state.watch(it))).collect();
-        // Of its results, integers such as the positions of `sort` are behind a step.
+        // Integer results, such as the indices of `sort`, depend on the operands through a step function.
         state.hide(&call, &outputs, &slots, outputs.iter().any(|it| !it.dtype().is_float()));
         state.steps.push(Box::new(RuleEntry {
             op: call.op,
@@ -335,7 +334,7 @@ impl Dispatcher for Tape {
     }
 
     fn write_parameter(&self, parameter: &Parameter, value: &Tensor) -> Result<()> {
-        // The new value is a constant to the gradient: an identity that is not recorded.
+        // To the gradient, the new value is a constant: its identity is not recorded.
         self.state.borrow_mut().parameters.remove(&parameter.id());
         self.below.write_parameter(parameter, &value.fresh())
     }

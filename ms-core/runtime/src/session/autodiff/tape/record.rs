@@ -1,4 +1,4 @@
-//! The record of a tape, run backwards and forwards.
+//! Runs the record of a tape backwards and forwards.
 
 use super::entry::Recorded;
 use super::steps::{Steps, in_rules};
@@ -12,8 +12,8 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::panic::Location;
 
-/// The record of a tape: a linear function from changes of the watched tensors to changes of
-/// the values computed from them, and its transpose.
+/// The record of a tape: a linear function from changes of the watched tensors to changes of the values computed from
+/// them, and its transpose.
 pub struct Record {
     pub(super) slots: FxHashMap<usize, Slot>,
     /// Keeps tensors alive so that their addresses are not reused.
@@ -31,11 +31,11 @@ impl Record {
         self.slots.get(&tensor.identity()).copied()
     }
 
-    /// The gradients of the sum of `results`, weighted by `seeds` if given, with respect to watched
-    /// tensors; zeros where none arrives. Applies the writes of backward functions to parameters.
+    /// Returns the gradients of the sum of `results`, weighted by `seeds` if there are any, with respect to watched
+    /// tensors. A tensor that no gradient reaches gets zeros. Applies the writes of backward functions to parameters.
     ///
     /// # Errors
-    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
+    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the path has no derivative.
     pub fn pull(&self, results: &[Tensor], seeds: Option<&[Tensor]>, watched: &[Tensor]) -> Result<Vec<Tensor>> {
         self.tell_of_reads(results);
         self.tell_of_steps(results, watched);
@@ -46,7 +46,7 @@ impl Record {
             }
         }
         check_backward_slots(self.backward_slots.iter().map(|it| &it.parameter), &self.backward_reads)?;
-        // Like a run of a compiled function, the pass locks what it reads and writes.
+        // Like a run of a compiled function, the pass locks the parameters that it reads and writes.
         let mut locks: Vec<&Parameter> =
             self.backward_slots.iter().map(|it| &it.parameter).filter(|it| *it != ops::order()).collect();
         locks.sort_by_key(|it| it.id());
@@ -61,7 +61,7 @@ impl Record {
         in_rules(|| pull_all(self.steps.iter().map(|it| &**it as &dyn TapeEntry), &mut gradients))?;
         for (it, (seed, dtype)) in self.backward_slots.iter().zip(seeded) {
             let first = self.slot(&it.first).and_then(|slot| gradients.get(slot)).expect("every step threads it");
-            // If no backward function ran, there is no write that is a barrier to outer gradients.
+            // If no backward function ran, no write is a barrier to outer gradients.
             if first.identity() != seed.identity() {
                 it.parameter.try_set(&ops::decode_floats(first, dtype))?;
             }
@@ -73,9 +73,8 @@ impl Record {
         Ok(watched.iter().map(&mut gradient).collect())
     }
 
-    /// Warns of numbers that were read from recorded values, if they may have flowed back into
-    /// `results`:
-    /// as constants that entered after the read.
+    /// Warns of numbers that were read from recorded values if they may have flowed back into `results` as constants
+    /// that entered after the read.
     fn tell_of_reads(&self, results: &[Tensor]) {
         let Some(first) = self.reads.first() else { return };
         let is_constant = |it: &Tensor| it.dtype().is_float() && self.slot(it).is_none();
@@ -95,7 +94,7 @@ impl Record {
         self.reads.iter().filter(|it| it.steps <= last).for_each(|it| tell_of_read(it.location));
     }
 
-    /// Warns of watched tensors that `results` depend on through steps only.
+    /// Warns of watched tensors on which `results` depend only through step functions.
     fn tell_of_steps(&self, results: &[Tensor], watched: &[Tensor]) {
         if self.behind.is_empty() {
             return;
@@ -105,7 +104,7 @@ impl Record {
         self.behind.hiding(&self.steps, &of(results), &behind, &of(watched)).into_iter().for_each(tell_of_step);
     }
 
-    /// The slots that `results` depend on.
+    /// Returns the slots on which `results` depend.
     fn wanted(&self, results: &[Tensor]) -> Vec<bool> {
         let mut wanted = vec![false; self.count];
         results.iter().filter_map(|it| self.slot(it)).for_each(|it| wanted[it as usize] = true);
@@ -117,10 +116,10 @@ impl Record {
         wanted
     }
 
-    /// The tangents of `results`, given those of watched tensors; zeros where none arrives.
+    /// Returns the tangents of `results`, given those of watched tensors. A result that no tangent reaches gets zeros.
     ///
     /// # Errors
-    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
+    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the path has no derivative.
     pub fn push(&self, results: &[Tensor], watched: &[Tensor], tangents: &[Tensor]) -> Result<Vec<Tensor>> {
         let mut known: Vec<Option<Tensor>> = vec![None; self.count];
         for (it, tangent) in watched.iter().zip(tangents) {
@@ -156,20 +155,20 @@ impl Record {
     }
 }
 
-/// A parameter that backward functions write, as they see it; see [`Parameter::backward`].
+/// The state of a parameter that backward functions write, in these functions; see [`Parameter::backward`].
 pub(super) struct BackwardSlot {
     pub parameter: Parameter,
     pub first: Tensor,
     pub last: Tensor,
 }
 
-/// A read of numbers from a recorded value by the user, and the number of steps at that time.
+/// A read of numbers from a recorded value by the user, and the number of entries at that time.
 pub(super) struct NumbersRead {
     pub steps: usize,
     pub location: &'static Location<'static>,
 }
 
-/// Warns once of numbers read at a line.
+/// Warns once of numbers read at a source location.
 fn tell_of_read(location: &'static Location<'static>) {
     warn_once(Code::ReadNumbers, Some(location), || {
         let message = "numbers are read of a value that a gradient is taken through: what is computed from them is a \

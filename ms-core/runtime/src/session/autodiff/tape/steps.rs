@@ -1,4 +1,5 @@
-//! Values that depend on watched ones through steps: ops that values pass and gradients do not.
+//! Tracks values that depend on watched ones through step functions: ops that are constant almost everywhere, so that
+//! gradients do not pass them.
 
 use super::entry::Recorded;
 use crate::tensor::{HeldIdentity, Tensor};
@@ -8,11 +9,11 @@ use smallvec::SmallVec;
 use std::cell::Cell;
 
 thread_local! {
-    /// Whether this thread runs rules of derivatives, whose steps are not the user's.
+    /// Whether this thread runs derivative rules, whose step functions are not the user's.
     static IN_RULES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs rules of derivatives; their steps are not recorded.
+/// Runs derivative rules without recording their step functions.
 pub(super) fn in_rules<R>(f: impl FnOnce() -> R) -> R {
     /// Ends the rules, also when they unwind.
     struct Outer(bool);
@@ -25,34 +26,34 @@ pub(super) fn in_rules<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// The number of a value behind a step.
+/// The number of a hidden value.
 type Hidden = u32;
 
-/// A value behind a step, or computed from such values.
+/// A hidden value: the result of a step function, or computed from such results.
 struct Behind {
-    /// The step before the values of `slots`.
+    /// The step function applied to the values of `slots`.
     step: Option<Step>,
     slots: SmallVec<[Slot; 2]>,
     hidden: SmallVec<[Hidden; 2]>,
 }
 
-/// The values behind steps. Their memory is not kept.
+/// The hidden values. Their memory is not kept alive.
 #[derive(Default)]
 pub(super) struct Steps {
     by_identity: FxHashMap<usize, Hidden>,
     held: Vec<HeldIdentity>,
     all: Vec<Behind>,
-    /// Values behind steps that the results of recorded ops depend on, besides their operands with slots.
+    /// Hidden values on which the results of recorded ops depend, besides their operands with slots.
     of_slots: FxHashMap<Slot, SmallVec<[Hidden; 2]>>,
 }
 
 impl Steps {
-    /// Whether nothing is behind a step.
+    /// Returns whether there are no hidden values.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// The values behind steps among tensors.
+    /// Returns the hidden values among tensors.
     pub fn among<'a>(&self, tensors: impl IntoIterator<Item = &'a Tensor>) -> SmallVec<[Hidden; 2]> {
         if self.is_empty() {
             return SmallVec::new();
@@ -60,7 +61,8 @@ impl Steps {
         tensors.into_iter().filter_map(|it| self.by_identity.get(&it.identity()).copied()).collect()
     }
 
-    /// Records a value that depends on `slots` through the step, and on what is behind others; `None` if on nothing.
+    /// Records a value that depends on `slots` through the step function, and on other hidden values. Returns `None` if
+    /// it depends on neither.
     pub fn add(&mut self, step: Option<Step>, slots: SmallVec<[Slot; 2]>, hidden: &[Hidden]) -> Option<Hidden> {
         if slots.is_empty() && hidden.is_empty() || IN_RULES.get() {
             return None;
@@ -69,13 +71,13 @@ impl Steps {
         Some(self.all.len() as Hidden - 1)
     }
 
-    /// Records that a tensor without a slot is such a value.
+    /// Records that a tensor without a slot is this hidden value.
     pub fn name(&mut self, tensor: &Tensor, hidden: Hidden) {
         self.by_identity.insert(tensor.identity(), hidden);
         self.held.push(tensor.hold_identity());
     }
 
-    /// Records that the value of a slot depends on what is behind a step.
+    /// Records that the value of a slot depends on hidden values.
     pub fn pass(&mut self, slot: Slot, hidden: &[Hidden]) {
         if !hidden.is_empty() {
             self.of_slots.entry(slot).or_default().extend_from_slice(hidden);
@@ -89,8 +91,8 @@ impl Steps {
         }
     }
 
-    /// A step before each of the `targets` on which values with these slots, and those behind steps, depend through steps
-    /// only.
+    /// Returns, for each target on which the results depend only through step functions, one of these step functions.
+    /// The results are slots and hidden values.
     pub fn hiding(
         &self,
         steps: &[Box<dyn Recorded>],
@@ -115,7 +117,7 @@ impl Steps {
         if wanted.is_empty() {
             return Vec::new();
         }
-        // From here every way to a wanted slot has a step.
+        // Every path from here to a target that gradients do not reach contains a step function.
         let mut found = Vec::new();
         let (mut seen, mut seen_hidden) = (FxHashSet::default(), FxHashSet::default());
         let mut ways: Vec<(Hidden, Option<Step>)> = behind.iter().map(|&it| (it, None)).collect();

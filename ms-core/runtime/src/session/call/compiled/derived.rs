@@ -1,4 +1,4 @@
-//! Derivatives of compiled graphs, which are compiled graphs as well.
+//! Compiles derivatives of compiled graphs.
 
 use super::{Compiled, backend};
 use crate::error::Result;
@@ -11,32 +11,33 @@ use std::time::{Duration, Instant};
 
 /// The derivative of a [`Compiled`] with respect to some inputs, split for a tape.
 pub struct Derivative {
-    /// Returns the results, then what the backward part needs besides the inputs.
+    /// The graph that returns the results, then the residuals that it computes for the backward part.
     pub forward: Arc<Compiled>,
-    /// Takes `residuals`, the cotangents of the results `seeds`, and the partial sums of the
-    /// gradients of the inputs `sums`; returns the gradients.
+    /// The graph that returns the gradients. It takes `residuals`, the cotangents of the results `seeds`, and the
+    /// partial sums of the gradients of the inputs `sums`.
     pub backward: Arc<Compiled>,
-    /// What the backward part takes from the inputs and the forward part.
+    /// The values that the backward part takes from the inputs and the forward part.
     pub residuals: Vec<transform::Residual>,
     /// Results that have a cotangent.
     pub seeds: Vec<usize>,
-    /// Inputs whose gradients are added to their partial sums.
+    /// Inputs with gradients that are added to partial sums.
     pub sums: Vec<usize>,
-    /// The steps that hide inputs.
+    /// The step functions that hide inputs.
     pub hiding: Hiding,
 }
 
-/// For each input that a derivative is taken with respect to, a step if results depend on it through steps only.
+/// The step functions that hide inputs. For each differentiated input, there is one if results depend on it only
+/// through step functions.
 #[derive(Default)]
 pub struct Hiding {
-    /// If the results with a cotangent do.
+    /// The step function that hides each input from the results with a cotangent.
     pub of_seeds: Vec<Option<transform::Step>>,
-    /// If the others do.
+    /// The step function that hides each input from the other results.
     pub of_others: Vec<Option<transform::Step>>,
 }
 
 impl Hiding {
-    /// The steps of a graph; none if this process has not traced it.
+    /// Finds the step functions of a graph; none if this process has not traced it.
     fn of(traced: Option<&Graph>, wrt: &[usize], seeds: &[usize]) -> Self {
         let Some(graph) = traced else {
             return Self { of_seeds: vec![None; wrt.len()], of_others: vec![None; wrt.len()] };
@@ -46,20 +47,20 @@ impl Hiding {
     }
 }
 
-/// The gradients of a [`Compiled`] from those of some results.
+/// The gradients of a [`Compiled`] from the cotangents of some results.
 pub struct Partial {
-    /// Takes the inputs, and the cotangents of these results; returns the gradients.
+    /// The graph that takes the inputs and these cotangents, and returns the gradients.
     pub compiled: Arc<Compiled>,
-    /// Which inputs a gradient reaches; that of any other is zeros.
+    /// Whether a gradient reaches each input. The gradient of any other input is zero.
     pub reached: Vec<bool>,
 }
 
 impl Compiled {
-    /// The graph that computes the tangents of the float outputs `results`, from the inputs and the
-    /// tangents of the inputs `wrt`; created once.
+    /// Returns the graph that computes the tangents of the float outputs `results`, from the inputs and the tangents of
+    /// the inputs `wrt`. It is created once.
     ///
     /// # Errors
-    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
+    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the path has no derivative.
     pub fn tangent(&self, wrt: &[usize], results: &[usize]) -> Result<Arc<Self>> {
         let mut made = self.tangents.lock().unwrap_or_else(PoisonError::into_inner);
         let key = [wrt.to_vec(), results.to_vec()];
@@ -74,7 +75,7 @@ impl Compiled {
         Ok(tangent)
     }
 
-    /// The graph with these of its outputs only.
+    /// Returns the graph with only these outputs.
     fn graph_of(&self, outputs: &[usize]) -> Result<Graph> {
         let mut graph = self.source.graph()?.clone();
         let outputs: Vec<ValueId> = outputs.iter().map(|&at| graph.outputs()[at]).collect();
@@ -82,11 +83,11 @@ impl Compiled {
         Ok(graph)
     }
 
-    /// The graph that computes the gradients of the inputs `wrt`, from the inputs and the
-    /// cotangents of the outputs `seeds`, as if there were no other outputs; created once.
+    /// Returns the graph that computes the gradients of the inputs `wrt` from the inputs and the cotangents of the
+    /// outputs `seeds`. Other outputs are ignored. It is created once.
     ///
     /// # Errors
-    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
+    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the path has no derivative.
     pub fn partial(&self, wrt: &[usize], seeds: &[usize]) -> Result<Arc<Partial>> {
         let mut made = self.partial.lock().unwrap_or_else(PoisonError::into_inner);
         let key = [wrt.to_vec(), seeds.to_vec()];
@@ -105,10 +106,10 @@ impl Compiled {
         Ok(partial)
     }
 
-    /// The derivative with respect to the inputs `wrt`, created once.
+    /// Returns the derivative with respect to the inputs `wrt`, created once.
     ///
     /// # Errors
-    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
+    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the path has no derivative.
     pub fn derivative(&self, wrt: &[usize]) -> Result<Arc<Derivative>> {
         let mut made = self.derivatives.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = made.get(wrt) {
@@ -132,7 +133,7 @@ impl Compiled {
                 backward.source.set(&parts.backward, Duration::ZERO)?;
                 let split = Split { seeds: parts.seeds, residuals: parts.residuals, sums: parts.sums };
                 if let (Some(backend), Some(_)) = (backend(self.device)?, &self.place) {
-                    // How the derivative is split is stored with the forward part.
+                    // The split of the derivative is stored with the forward part.
                     let _first = forward.executable.set(forward.compile(backend, split.clone())?);
                 }
                 split

@@ -1,10 +1,10 @@
-//! The op and the user's line of errors of runs.
+//! Adds the op and the user's source location to errors of runs.
 
 use crate::error::{Error, Missing};
 use crate::lower::{Exhausted, composite_of_node, function_of_node, line_of_node, line_of_refusal, node_of_memory};
 use crate::session::call::source::Source;
 
-/// The error with the op and the user's line.
+/// Adds the op and the user's source location to an error.
 pub(super) fn located(source: &Source, mut error: Error) -> Error {
     if let Some(missing) = error.take_missing() {
         return of_memory(source, error, missing);
@@ -19,7 +19,7 @@ pub(super) fn located(source: &Source, mut error: Error) -> Error {
     error.located(|node| line_of_node(traced, node))
 }
 
-/// The error of a run without memory for some values, with the op that they are of.
+/// Adds to the error of a run that exhausted memory the op of the values that did not fit.
 fn of_memory(source: &Source, error: Error, missing: Missing) -> Error {
     let graph = source.at_run();
     let Some(found) = graph.as_deref().and_then(|it| node_of_memory(it, missing)) else { return error };

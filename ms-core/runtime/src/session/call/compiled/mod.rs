@@ -1,4 +1,4 @@
-//! Callable graphs: compiled at their first call, once per content.
+//! Implements callable graphs: compiled at their first call, once per content.
 
 mod derived;
 mod located;
@@ -33,26 +33,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Instant;
 
-/// The size of the cache of compiled graphs for other functions, or other models, with the same
-/// graph.
+/// The maximum size of the cache of compiled graphs. They serve other functions or models with the same graph.
 const KEPT_BYTES: usize = 64 << 20;
 
-/// A graph and what it compiles to: itself, and its derivatives.
+/// A graph, its compiled code, and its derivatives.
 pub struct Compiled {
     pub(in crate::session) source: Arc<Source>,
     precision: Precision,
     /// The device that its code runs on.
     device: Device,
-    /// The same graph on other devices.
+    /// This graph on other devices.
     elsewhere: Mutex<FxHashMap<Device, Arc<Compiled>>>,
     /// The symbols that a call determines, if sizes are symbolic.
     sized: Option<Sized>,
-    /// Its location on disk.
+    /// The location on disk.
     place: Option<CacheSlot>,
-    /// Whether it was looked up there.
+    /// Whether it was looked up on disk.
     sought: AtomicBool,
     footprint: Footprint,
-    /// A start that fails is tried again at the next call.
+    /// An initialisation that fails is retried at the next call.
     executable: OnceCell<Arc<dyn Executable>>,
     derivatives: Mutex<FxHashMap<Vec<usize>, Arc<Derivative>>>,
     tangents: Mutex<FxHashMap<[Vec<usize>; 2], Arc<Compiled>>>,
@@ -84,42 +83,41 @@ impl Compiled {
         })
     }
 
-    /// A graph to be called, whose transforms are expanded here; code is generated at the first
-    /// call on a device, and kept in this process only.
+    /// Creates a callable graph. Its transforms are expanded here. Code is generated at the first call on a device, and
+    /// stays in this process.
     ///
     /// # Errors
-    /// [`Code::Verify`](crate::Code::Verify) for a graph that is not well formed: its code would
-    /// access memory that its types do not describe. [`Code::NoGradient`](crate::Code::NoGradient)
-    /// and similar, from expanding transforms.
+    /// [`Code::Verify`](crate::Code::Verify) for a graph that is not well formed: its code would access memory that its
+    /// types do not describe. [`Code::NoGradient`](crate::Code::NoGradient) and similar, from expanding transforms.
     pub fn new(graph: &Graph, precision: Precision) -> Result<Arc<Self>> {
         ops::verify(graph)?;
         Self::sound(graph, precision, settings().device, Footprint::new())
     }
 
-    /// [`Compiled::new`] for a graph from tracing or a transform.
+    /// Implements [`Compiled::new`] for a graph from tracing or a transform.
     fn sound(graph: &Graph, precision: Precision, device: Device, footprint: Footprint) -> Result<Arc<Self>> {
         let (sized, in_order) = (Sized::of(graph)?, precision == Precision::Strict);
         let source = match sized {
             None => Source::given(graph, in_order)?,
-            // Whether it can be expanded for all sizes at once is found out at a call.
+            // A call finds out whether it can be expanded for all sizes at once.
             Some(_) => Source::of_trace(graph.clone(), in_order),
         };
         footprint.add_graph(graph);
         Ok(Self::of(source, precision, device, sized, None, footprint))
     }
 
-    /// The callable graph of a traced function; or the existing one, if a graph of the same content
-    /// is still in use or was used recently. Code is loaded from the cache on disk on a hit: then
-    /// nothing is expanded either, and errors of expanding are reported when it is called.
+    /// Returns the callable graph of a traced function. Graphs are interned: if a graph of the same content is in use
+    /// or was used recently, returns that. A hit in the cache on disk loads the code. Then nothing is expanded, and
+    /// errors of expanding are reported when it is called.
     ///
     /// # Errors
-    /// As for [`Compiled::new`].
+    /// See [`Compiled::new`].
     pub(in crate::session) fn shared(graph: Graph, precision: Precision, site: Option<Site>) -> Result<Arc<Self>> {
         static MADE: LazyLock<Mutex<Made>> = LazyLock::new(Mutex::default);
         let lock = || MADE.lock().unwrap_or_else(PoisonError::into_inner);
-        // Locations are not part of the content, and are reported if a run fails.
+        // Locations are not part of the content, but are reported if a run fails.
         let same_lines = |it: &Arc<Self>| it.source.traced().is_some_and(|it| refuse_at_the_same_lines(it, &graph));
-        // If its inputs are elsewhere, it runs there.
+        // A call with inputs on another device runs there.
         let device = settings().device;
         let backend = backend(device)?;
         let (key, known, place) = report::stage("key", || {
@@ -149,25 +147,25 @@ impl Compiled {
         Ok(made.kept())
     }
 
-    /// Keeps it for a while: another model of the same structure may follow.
+    /// Caches the graph for a while, since another model of the same structure may follow.
     fn kept(self: Arc<Self>) -> Arc<Self> {
-        // By address, which is unique as long as it is kept.
+        // The key is the address, which is unique as long as the graph is cached.
         static KEPT: Lru<usize, Arc<Compiled>, KEPT_BYTES> = Lru::new();
         let address = Arc::as_ptr(&self).addr();
         KEPT.get(&address).unwrap_or_else(|| KEPT.insert(address, self))
     }
 
-    /// The memory that it takes, including its derivatives, and itself at other sizes.
+    /// Returns the size in memory, including derivatives and graphs at other sizes.
     pub(in crate::session) fn bytes(&self) -> usize {
         self.footprint.bytes()
     }
 
-    /// The memory that it takes by itself.
+    /// Returns the size in memory, without derivatives and graphs at other sizes.
     pub(in crate::session) fn own_bytes(&self) -> usize {
         self.footprint.own_bytes()
     }
 
-    /// The entry at this location of the cache: a graph with so many inputs and outputs, traced by
+    /// Loads the entry at this location of the cache: a graph with these numbers of inputs and outputs, traced by
     /// another process. It has no derivatives.
     pub(in crate::session) fn stored(
         place: CacheSlot,
@@ -182,28 +180,28 @@ impl Compiled {
         Some(compiled)
     }
 
-    /// Its key in the cache, if there is one; with symbolic sizes there are many.
+    /// Returns the key in the cache, if there is one. A graph with symbolic sizes has many.
     pub(in crate::session) fn key(&self) -> Option<Digest> {
         if self.sized.is_some() { None } else { self.place.as_ref().map(CacheSlot::key) }
     }
 
-    /// Number of outputs.
+    /// Returns the number of outputs.
     ///
     /// # Errors
-    /// As for [`Compiled::new`].
+    /// See [`Compiled::new`].
     pub fn results(&self) -> Result<usize> {
         self.source.results()
     }
 
-    /// Calls the graph through the current dispatcher: recorded as one step if that is a tape.
+    /// Calls the graph through the current dispatcher, which records it as one step if it is a tape.
     ///
     /// # Errors
-    /// Those of lowering or of an op.
+    /// The errors of lowering and of ops.
     pub fn call(self: &Arc<Self>, inputs: &[Tensor]) -> Result<Outputs> {
         self.call_with_backward_slots(inputs, 0..0)
     }
 
-    /// Like [`Compiled::call`], where the outputs `backward_slots` are backward slots.
+    /// Calls the graph like [`Compiled::call`], with the outputs `backward_slots` as backward slots.
     pub(in crate::session) fn call_with_backward_slots(
         self: &Arc<Self>,
         inputs: &[Tensor],
@@ -215,10 +213,10 @@ impl Compiled {
         }
     }
 
-    /// Like [`Compiled::call`], with donated inputs: see [`Compiled::run_owned`].
+    /// Calls the graph like [`Compiled::call`], with donated inputs: see [`Compiled::run_owned`].
     ///
     /// # Errors
-    /// As for [`Compiled::call`].
+    /// See [`Compiled::call`].
     pub(crate) fn call_owned(self: &Arc<Self>, inputs: Vec<Tensor>) -> Result<Outputs> {
         match Tape::current() {
             Some(_) => self.call(&inputs),
@@ -226,11 +224,10 @@ impl Compiled {
         }
     }
 
-    /// This graph on the device of its inputs, at their sizes if sizes are symbolic.
+    /// Returns this graph on the device of its inputs, and at their sizes if sizes are symbolic.
     ///
     /// # Errors
-    /// [`Code::Devices`](crate::Code::Devices) for inputs on different devices; those of expanding at
-    /// these sizes.
+    /// [`Code::Devices`](crate::Code::Devices) for inputs on different devices; the errors of expanding at these sizes.
     pub(in crate::session) fn fitted(self: &Arc<Self>, inputs: &[Tensor]) -> Result<Arc<Self>> {
         if self.sized.is_none() && is_host_only() {
             return Ok(self.clone());
@@ -240,8 +237,8 @@ impl Compiled {
         Ok(self.other(inputs, device)?.unwrap_or_else(|| self.clone()))
     }
 
-    /// This graph at the sizes of inputs, if sizes are symbolic, and on a device, if one is given; `None` if that is
-    /// this one.
+    /// Returns this graph at the sizes of inputs, if sizes are symbolic, and on `device`, if it is set. Returns `None`
+    /// if this graph fits already.
     #[inline]
     fn other<'a>(
         &self,
@@ -258,7 +255,7 @@ impl Compiled {
         }
     }
 
-    /// This graph on another device; `None` for its own.
+    /// Returns this graph on another device; `None` for its own.
     #[cold]
     fn on(&self, device: Device) -> Result<Option<Arc<Self>>> {
         if device == self.device {
@@ -278,16 +275,16 @@ impl Compiled {
         Ok(Some(made))
     }
 
-    /// The device that its code runs on, if its inputs are there.
+    /// Returns the device that its code runs on, if its inputs are there.
     pub(in crate::session) fn device(&self) -> Device {
         self.device
     }
 
-    /// Like [`Compiled::run`], with donated inputs: a result may reuse the memory of one that is
+    /// Runs the graph like [`Compiled::run`], with donated inputs: a result may reuse the memory of an input that is
     /// not shared.
     ///
     /// # Errors
-    /// As for [`Compiled::run`].
+    /// See [`Compiled::run`].
     pub fn run_owned(self: &Arc<Self>, inputs: Vec<Tensor>) -> Result<Outputs> {
         let array = |it: Tensor| match it.into_array()? {
             array if array.space().is_host() => Ok(array.on_host()?.to_contiguous()),
@@ -300,7 +297,7 @@ impl Compiled {
     /// Runs the graph on donated inputs: see [`Executable::run_donated`].
     ///
     /// # Errors
-    /// As for [`Compiled::run`].
+    /// See [`Compiled::run`].
     pub(in crate::session) fn run_donated(&self, inputs: &mut [Array], donations: &[Donation]) -> Result<Outputs> {
         let device = if is_host_only() { None } else { Some(devices::gather(inputs, |_| false)?) };
         let other = self.other(&*inputs, device)?;
@@ -316,17 +313,17 @@ impl Compiled {
     /// Runs the graph on tensors that are not traced.
     ///
     /// # Errors
-    /// Those of lowering or of an op.
+    /// The errors of lowering and of ops.
     pub fn run(&self, inputs: &[Tensor]) -> Result<Outputs> {
         let mut outputs = Outputs::new();
         self.run_arrays(&mut outputs, &arrays(inputs)?)?;
         Ok(outputs)
     }
 
-    /// Runs the graph; `to` becomes its outputs.
+    /// Runs the graph and stores its outputs in `to`.
     ///
     /// # Errors
-    /// Those of lowering or of an op.
+    /// The errors of lowering and of ops.
     pub(in crate::session) fn run_arrays(&self, to: &mut Outputs, inputs: &[&Array]) -> Result<()> {
         if !is_host_only() {
             return self.run_on_any(inputs).map(|it| *to = it);
@@ -347,7 +344,7 @@ impl Compiled {
         located(&self.source, error)
     }
 
-    /// This graph of symbolic sizes at the sizes of its inputs.
+    /// Returns this graph of symbolic sizes at the sizes of its inputs.
     fn at(&self, sized: &Sized, inputs: &[&Array]) -> Result<Arc<Self>> {
         sized.at(inputs, |sizes| {
             let place = self.place.as_ref().map(|it| it.piece(format!("sizes {sizes:?}")));
@@ -371,16 +368,16 @@ impl Compiled {
         self.executable.get_or_try_init(make)
     }
 
-    /// Compiles the graph, and stores it in the cache, with the split of a forward part.
+    /// Compiles the graph and stores it in the cache, with the split of a forward part.
     fn compile(&self, backend: &'static Arc<dyn Backend>, split: Split) -> Result<Arc<dyn Executable>> {
         let start = Instant::now();
         let graph = self.optimized(&**backend)?;
         let options = self.options();
         let artifact = report::stage("compile", || backend.compile(&graph, &options))?;
         report::compiled(&artifact.interface, || backend.describe(&graph, &options));
-        // Loading can reuse its memory.
+        // Loading can reuse the memory of the graph.
         drop(graph);
-        // SAFETY: the artifact was just compiled from a sound graph.
+        // SAFETY: this backend has just compiled the artifact from a verified graph.
         let executable = report::stage("load", || unsafe { self.load(&**backend, &artifact) })?;
         report::finished(artifact.interface.outputs.len(), &*executable);
         if let Some(place) = &self.place {
@@ -391,14 +388,14 @@ impl Compiled {
     }
 
     /// # Safety
-    /// As [`Backend::load`].
+    /// This build of the backend compiled the artifact from a valid graph, as [`Backend::load`] requires.
     unsafe fn load(&self, backend: &dyn Backend, artifact: &Artifact) -> Result<Arc<dyn Executable>> {
         self.footprint.add_code(artifact);
-        // SAFETY: as the caller's.
+        // SAFETY: this build of the backend compiled the artifact from a valid graph, by this method's contract.
         unsafe { backend.load(artifact) }
     }
 
-    /// The graph as the backend compiles it: with the composites that it runs itself.
+    /// Returns the graph in the form that the backend compiles, with its legal composites.
     fn optimized(&self, backend: &dyn Backend) -> Result<Graph> {
         let (target, precision) = (backend.target(), self.precision);
         let (kept, images) = (target.composites.to_vec(), target.images);
@@ -409,8 +406,7 @@ impl Compiled {
         CompileOptions { precision: self.precision, fresh: false, traced: self.source.traced() }
     }
 
-    /// The executable from the cache on disk, with the split of a forward part. It is looked up
-    /// once.
+    /// Returns the executable from the cache on disk, with the split of a forward part. Looks it up once.
     fn find(&self) -> Option<(Arc<dyn Executable>, Split)> {
         let (place, backend) = (self.place.as_ref()?, backend(self.device).ok()??);
         if self.sought.swap(true, Ordering::Relaxed) {
@@ -426,9 +422,8 @@ impl Compiled {
             place.refused("an entry is not what compiling gives now; it is replaced");
             return None;
         }
-        // SAFETY: the cache returns what this compiler and this backend have stored for this graph:
-        // its key says so, its hashes that nothing changed, and the owner of the files that nobody
-        // else wrote them.
+        // SAFETY: the key identifies this compiler, this backend and this graph. Hashes prove that nothing changed, and
+        // the owner of the files that nobody else wrote them. So this backend compiled the artifact from this graph.
         let load = || unsafe { self.load(&**backend, &found.artifact) };
         match report::stage("load", load) {
             Ok(executable) => {
@@ -443,7 +438,7 @@ impl Compiled {
         }
     }
 
-    /// Whether compiling gives the same, without the code of kernels of this process.
+    /// Returns whether a compilation without this process's kernel code reproduces the artifact.
     fn is_reproduced(&self, stored: &Artifact, backend: &dyn Backend) -> bool {
         let options = CompileOptions { fresh: true, ..self.options() };
         let fresh = self.optimized(backend).and_then(|graph| backend.compile(&graph, &options));
@@ -464,7 +459,7 @@ impl Cached for Arc<Compiled> {
 #[inline(always)]
 fn tensors(mut outputs: SmallVec<[Array; 1]>) -> Outputs {
     match (outputs.len(), outputs.pop()) {
-        // The usual case, without a loop.
+        // The usual case needs no loop.
         (1, Some(only)) => Outputs::from_buf([Tensor::from_array(only)]),
         (_, last) => outputs.into_iter().chain(last).map(Tensor::from_array).collect(),
     }
@@ -474,15 +469,15 @@ fn arrays(inputs: &[Tensor]) -> Result<SmallVec<[&Array; 8]>> {
     inputs.iter().map(|it| it.array()).collect()
 }
 
-/// The backend of a device; `None` for the host if none is linked.
+/// Returns the backend of a device; `None` for the host if none is linked.
 ///
 /// # Errors
-/// As [`exec::backend`].
+/// See [`exec::backend`].
 pub(in crate::session) fn backend(device: Device) -> Result<Option<&'static Arc<dyn Backend>>> {
     if device.is_cpu() { Ok(exec::host_backend()) } else { exec::backend(device).map(Some) }
 }
 
-/// Everything besides the graph that determines its code: computed once for each precision and device.
+/// Returns everything besides the graph that determines its code, computed once for each precision and device.
 pub(in crate::session) fn making(precision: Precision, backend: &dyn Backend) -> &'static Making {
     static MAKING: Mutex<FxHashMap<(Precision, Device), &'static Making>> =
         Mutex::new(FxHashMap::with_hasher(rustc_hash::FxBuildHasher));

@@ -1,4 +1,4 @@
-//! Runs of compiled graphs on devices with memory of their own.
+//! Runs compiled graphs on devices with separate memory.
 
 use super::{Compiled, located, tensors};
 use crate::error::{ActiveCalls, Error, Result, in_op};
@@ -18,7 +18,7 @@ impl Compiled {
         Submission::make(devices::space(device)?, || Arc::new(called()), submit)
     }
 
-    /// [`Compiled::run_arrays`] on the device of the inputs.
+    /// Implements [`Compiled::run_arrays`] on the device of the inputs.
     #[cold]
     pub(super) fn run_on_any(&self, inputs: &[&Array]) -> Result<Outputs> {
         let (device, mut inputs) = devices::gathered(inputs, |_| false)?;
@@ -38,7 +38,7 @@ impl Compiled {
         Ok(tensors(outputs.map_err(|error| known.located(error))?))
     }
 
-    /// [`Compiled::run_donated`] on a device, by the executable for it.
+    /// Implements [`Compiled::run_donated`] on a device, with the executable for it.
     pub(super) fn submit_donated(
         &self,
         device: Device,
@@ -49,7 +49,7 @@ impl Compiled {
         self.submit(device, |work| {
             work.reads(&*inputs)?;
             dense(work, device, inputs)?;
-            // The others are shared, and not written.
+            // The others are shared and are not written.
             work.writes(inputs.iter_mut().filter_map(|it| it.is_sole().then_some(&*it)));
             let outputs = match exec::is_watched() {
                 true => self.located_records(|| executable.run_donated_watched(inputs, donations)),
@@ -59,7 +59,7 @@ impl Compiled {
         })
     }
 
-    /// Runs the graph, which records its steps; the records of ops have the user's lines.
+    /// Runs the graph, which records its steps, and adds the user's source locations to the records.
     fn located_records<R>(&self, run: impl FnOnce() -> R) -> R {
         let before = exec::records_so_far();
         let result = run();
@@ -70,7 +70,7 @@ impl Compiled {
     }
 }
 
-/// Records what a run reads and writes; one that failed may have been submitted in part.
+/// Records the reads and writes of a run. Some steps of a failed run may have been submitted.
 fn submitted(
     work: &Submission,
     inputs: &[Array],
@@ -98,7 +98,7 @@ impl Origin for Called {
     }
 }
 
-/// Makes the arrays of a device row-major there: executables take no others.
+/// Makes the arrays of a device row-major, as executables require.
 fn dense(work: &Submission, device: Device, arrays: &mut [Array]) -> Result<()> {
     let strided = arrays.iter_mut().filter(|it| !device.is_cpu() && !it.layout().is_contiguous());
     for array in strided {
