@@ -232,6 +232,17 @@ fn the_core_names_no_backend() {
 }
 
 #[test]
+fn the_compiler_names_no_tensor() {
+    let violations = |sources: &[Source]| {
+        let is_name = |it: &str| ["Tensor", "Parameter"].contains(&it);
+        let names = |it: &&Source| code(&it.text).split(|it: char| !it.is_alphanumeric() && it != '_').any(is_name);
+        sources.iter().filter(names).map(|it| format!("{} names a tensor or a parameter", it.path)).collect()
+    };
+    let planted = [("lower/plan.rs", "use crate::tensor::{DType, Tensor};")];
+    check(&sources(&root().join("ms-core/compile/src")), violations, &planted);
+}
+
+#[test]
 fn adding_an_op_touches_one_file() {
     // Other modules may use the definitions of ops, which the list exports, and `ops::core`. None of them may depend on
     // the file that contains an op.
