@@ -7,9 +7,6 @@
 
 #![cfg_attr(ms_sanitize, feature(sanitize))]
 
-use ms_ir::{self as ir, data as tensor, environment, error, stored};
-use ms_ops::ops;
-
 pub mod exec;
 pub mod lower;
 pub mod optimize;
@@ -18,4 +15,4 @@ pub mod target;
 /// The hash of the sources of this crate, which is a part of the keys of the compile cache.
 pub const SOURCES: &str = env!("MS_COMPILE_SOURCES");
 
-inventory::submit! { error::LibrarySource::Compiler(file!()) }
+inventory::submit! { ms_ir::error::LibrarySource::Compiler(file!()) }

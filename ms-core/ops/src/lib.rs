@@ -4,18 +4,16 @@
 
 #![cfg_attr(ms_sanitize, feature(sanitize))]
 
-use ms_ir::{self as ir, error, with_element};
-
 pub mod ops;
 pub mod tensor;
 
-pub use error::{Code, Error, Result, catch};
+pub use ms_ir::error::{Code, Error, Result, catch};
 pub use tensor::{DType, Parameter, Tensor};
 
 /// The hash of the sources of this crate, which is a part of the keys of the compile cache.
 pub const SOURCES: &str = env!("MS_OPS_SOURCES");
 
-inventory::submit! { error::LibrarySource::Compiler(file!()) }
+inventory::submit! { ms_ir::error::LibrarySource::Compiler(file!()) }
 
 // The runtime's executor stands above this crate.
 #[cfg(test)]

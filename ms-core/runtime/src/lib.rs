@@ -21,4 +21,4 @@ pub use tensor::{DType, Parameter, Tensor, synchronize};
 pub const SOURCES: [&str; 5] =
     [ms_ir::SOURCES, ms_ops::SOURCES, ms_compile::SOURCES, ms_trace::SOURCES, env!("MS_CORE_SOURCES")];
 
-inventory::submit! { error::LibrarySource::Compiler(file!()) }
+inventory::submit! { ms_ir::error::LibrarySource::Compiler(file!()) }

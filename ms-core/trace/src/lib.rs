@@ -5,10 +5,6 @@
 
 #![cfg_attr(ms_sanitize, feature(sanitize))]
 
-use ms_compile::optimize;
-use ms_ir::{self as ir, error, stored};
-use ms_ops::ops;
-
 #[doc(hidden)]
 pub use ms_ops::tensor;
 
@@ -20,8 +16,8 @@ pub mod transform;
 /// The hash of the sources of this crate, which is a part of the keys of the compile cache.
 pub const SOURCES: &str = env!("MS_TRACE_SOURCES");
 
-inventory::submit! { error::LibrarySource::Compiler(file!()) }
+inventory::submit! { ms_ir::error::LibrarySource::Compiler(file!()) }
 
 // The runtime's executor stands above this crate.
 #[cfg(test)]
-inventory::submit! { tensor::EagerDispatcher(&ops::core::testing::TestExecutor) }
+inventory::submit! { tensor::EagerDispatcher(&ms_ops::ops::core::testing::TestExecutor) }

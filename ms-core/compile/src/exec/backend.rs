@@ -3,12 +3,12 @@
 use super::program::{Artifact, CompileOptions};
 use super::roof::{Exceeded, Roof};
 use super::waits::Waits;
-use crate::environment;
-use crate::error::{Code, Error, OrRaise, Result};
-use crate::ir::Graph;
 use crate::lower::Target;
 use crate::lower::single::Step;
-use crate::tensor::{Array, Device, DeviceKind, MemorySpace};
+use ms_ir::Graph;
+use ms_ir::data::{Array, Device, DeviceKind, MemorySpace};
+use ms_ir::environment;
+use ms_ir::error::{Code, Error, OrRaise, Result};
 use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 /// # Safety
 /// The executables of a backend write all elements of their outputs with valid values of their dtypes. They access no
 /// other memory, and retain none of the arrays that are passed to them. On a device with separate memory they are work
-/// of the calling thread's compute [stream](crate::tensor::with_stream), which may run later.
+/// of the calling thread's compute [stream](ms_ir::data::with_stream), which may run later.
 pub unsafe trait Backend: Send + Sync {
     /// The name: `cpu`, `cuda`.
     fn name(&self) -> &'static str;
@@ -81,13 +81,13 @@ pub unsafe trait Backend: Send + Sync {
 /// contract of [`StepCode::run`], and retains none of the arrays. On a device with separate memory it is work of a
 /// stream, as for [`Backend`]; then the contract must hold when the work runs.
 pub unsafe trait StepCode: Send + Sync {
-    /// Runs the step. A [kernel](Step::Kernel) takes the argument block of a call (see [`Kernel`](crate::ir::Kernel)),
+    /// Runs the step. A [kernel](Step::Kernel) takes the argument block of a call (see [`Kernel`](ms_ir::Kernel)),
     /// with the addresses of operands and results, and no arrays. Other steps take an empty block, operands of any
     /// layout, and row-major results.
     ///
     /// # Safety
     /// - The block has the kernel's number of words, and extents that the kernel
-    ///   [takes](crate::ir::Kernel::takes). All elements that its extents and strides address are in memory of
+    ///   [takes](ms_ir::Kernel::takes). All elements that its extents and strides address are in memory of
     ///   the device that is live during the call.
     /// - Arrays are in memory of the device. They have the dtypes of the step; the type rule of a library op
     ///   accepts the operands and infers the types of the results.

@@ -1,10 +1,10 @@
 //! Defines the interface between the plan runner and the device that runs its steps.
 
 use super::watch::KernelView;
-use crate::error::{Code, Error, Result, in_op};
-use crate::ir::{Contraction, LoopWords, Precision};
-use crate::ops::host::check_positions;
-use crate::tensor::{Array, Attrs, DType, Layout, MemorySpace, Op, Shape, Storage, Type};
+use ms_ir::data::{Array, Attrs, DType, Layout, MemorySpace, Op, Shape, Storage, Type};
+use ms_ir::error::{Code, Error, Result, in_op};
+use ms_ir::{Contraction, LoopWords, Precision};
+use ms_ops::ops::host::check_positions;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// [`PlanExecutable`](super::PlanExecutable) schedules steps and their memory: it owns order, loops, branches, calls,
 /// arenas and stacks on every device. It *issues* each step to a driver. The driver is generic, so on the host issuing
 /// a kernel is a call of its code. Addresses are the device's. On a device with separate memory, steps are work of the
-/// calling thread's compute [stream](crate::tensor::with_stream).
+/// calling thread's compute [stream](ms_ir::data::with_stream).
 ///
 /// A driver either runs a step when it is issued, or is [queued](Driver::QUEUED). A queued driver collects issued steps
 /// in [`Driver::Commands`], and [`Driver::submit`] passes all of them to the device at once. Commands that are dropped
@@ -25,7 +25,7 @@ use std::sync::Arc;
 ///   wait. Such reads are the [`Waits`](super::Waits) of a plan.
 /// - An argument block is valid during the call only, and so are views; data shared with later work is in an [`Arc`].
 /// - A step that fails on its operands fails later. Its error is that of [`LibraryCall::explained`] and [`Check::run`],
-///   with the op and its node. Later steps do not run: see [`Streams`](crate::tensor::Streams).
+///   with the op and its node. Later steps do not run: see [`Streams`](ms_ir::data::Streams).
 /// - [`Driver::free`] receives memory that a run releases before its steps are submitted. The arena is an exception: it
 ///   is dropped after everything is submitted, and freed in stream order.
 ///
@@ -79,10 +79,10 @@ pub unsafe trait Driver: Send + Sync {
         calls.iter().map(|it| it.0.clone()).collect()
     }
 
-    /// Issues a kernel with a call's argument block (see [`Kernel`](crate::ir::Kernel)).
+    /// Issues a kernel with a call's argument block (see [`Kernel`](ms_ir::Kernel)).
     ///
     /// # Safety
-    /// The block must have the kernel's number of words, and extents that the kernel [takes](crate::ir::Kernel::takes).
+    /// The block must have the kernel's number of words, and extents that the kernel [takes](ms_ir::Kernel::takes).
     /// All elements that its extents and strides address must be in memory that is live when the step runs. During that
     /// time, nothing else writes the elements that the kernel reads or accesses those that it writes. The kernel itself
     /// may read an element that it writes only at the same loop indices.
@@ -164,8 +164,8 @@ pub unsafe trait Driver: Send + Sync {
     }
 
     /// Issues an op as a library call that writes its row-major results. A result of an op that
-    /// [updates](crate::ops::Lowering::Update) its first operand may share that operand's memory. An op that [acts on
-    /// the host](crate::ops::Effects::act_on_host) does so on the calling thread, when all earlier steps have
+    /// [updates](ms_ops::ops::Lowering::Update) its first operand may share that operand's memory. An op that [acts on
+    /// the host](ms_ops::ops::Effects::act_on_host) does so on the calling thread, when all earlier steps have
     /// completed.
     ///
     /// # Safety
@@ -411,7 +411,7 @@ pub struct Check {
 /// The elements that an op accepts.
 #[derive(Clone, Debug)]
 pub enum Accepted {
-    /// The elements that an op of [`Lowering::Check`](crate::ops::Lowering::Check) with these attributes accepts. The
+    /// The elements that an op of [`Lowering::Check`](ms_ops::ops::Lowering::Check) with these attributes accepts. The
     /// operand is row-major.
     Elements(fn(&Attrs, DType, &[u8]) -> Result<()>, Attrs),
     /// Indices along an axis of an array of this type and shape, from which the op gathers.

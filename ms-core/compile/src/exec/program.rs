@@ -1,10 +1,10 @@
 //! Defines compiled graphs: their interface to callers, and the program of the backend that compiled them.
 
 use super::waits::Waits;
-use crate::error::{Code, Error, Result};
-use crate::ir::{Graph, Precision, Type};
 use crate::lower::{LowerOptions, Plan, PlanNames, PlanStep, Target, lower_traced};
-use crate::stored::{Reader, Stored, stored};
+use ms_ir::error::{Code, Error, Result};
+use ms_ir::stored::{Reader, Stored, stored};
+use ms_ir::{Graph, Precision, Type};
 use std::any::Any;
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
 //! Implements the reference executable, which evaluates every op by its definition.
 
 use super::Executable;
-use crate::error::{Result, in_op};
-use crate::ir::Graph;
-use crate::ops;
-use crate::tensor::Array;
+use ms_ir::Graph;
+use ms_ir::data::Array;
+use ms_ir::error::{Result, in_op};
+use ms_ops::ops;
 use smallvec::SmallVec;
 use std::sync::Arc;
 

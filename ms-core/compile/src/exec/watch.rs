@@ -5,9 +5,9 @@
 
 use super::driver::{Check, ContractionOperand, Driver, EpilogueCall, KernelLaunch, LibraryCall, MemoryView};
 use super::work::{self, Work};
-use crate::error::Result;
-use crate::ir::{Contraction, Kernel};
-use crate::tensor::{MemorySpace, Storage, StreamKind, with_stream};
+use ms_ir::data::{MemorySpace, Storage, StreamKind, with_stream};
+use ms_ir::error::Result;
+use ms_ir::{Contraction, Kernel};
 use rustc_hash::FxHashMap;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;

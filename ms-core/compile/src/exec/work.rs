@@ -1,8 +1,8 @@
 //! Computes the operations and bytes of steps, and their names in profiles.
 
-use crate::ir::{Contraction, Inst, Kernel, LaneAxis, Role, Scope};
-use crate::ops;
-use crate::tensor::{Attrs, Op, Type};
+use ms_ir::data::{Attrs, Op, Type};
+use ms_ir::{Contraction, Inst, Kernel, LaneAxis, Role, Scope};
+use ms_ops::ops;
 use std::fmt::Write;
 
 /// The operations and bytes of a step.

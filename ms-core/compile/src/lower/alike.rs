@@ -1,7 +1,7 @@
 //! Finds horizontally fusible elementwise nodes: siblings that read the same elements.
 
 use super::flat::{Access, Flat, Kind, NodeIndex, ValueIndex};
-use crate::tensor::{Attrs, Op};
+use ms_ir::data::{Attrs, Op};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 

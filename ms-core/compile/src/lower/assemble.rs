@@ -12,9 +12,9 @@ use super::plan::{
 use super::reuse::Uses;
 use super::routines::Routines;
 use super::schedule::step_may_fail;
-use crate::ir::{Contraction, Graph, ParamId};
-use crate::ops::definition;
-use crate::tensor::Layout;
+use ms_ir::data::Layout;
+use ms_ir::{Contraction, Graph, ParamId};
+use ms_ops::ops::definition;
 
 /// Builds the routine of a graph that was lowered to `steps`. Adds kernels, constants and source locations to
 /// `routines`.

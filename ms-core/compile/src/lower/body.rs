@@ -1,10 +1,10 @@
 //! Builds the bodies of elementwise nodes and computes the costs of nodes.
 
 use super::flat::{Flat, FlatNode, Kind};
-use crate::ir::{KernelBuilder, LaneAxis, Scope, Val};
-use crate::ops::{Lowering, definition};
 use crate::target::{Cost, Target};
-use crate::tensor::DType;
+use ms_ir::data::DType;
+use ms_ir::{KernelBuilder, LaneAxis, Scope, Val};
+use ms_ops::ops::{Lowering, definition};
 use smallvec::SmallVec;
 
 /// Returns the cost of a node, determined by building its body.

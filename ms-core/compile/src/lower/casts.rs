@@ -6,8 +6,8 @@
 use super::body::apply;
 use super::flat::{Access, Flat, FlatNode, Kind, NodeIndex, Origin, Source};
 use super::sink::Steps;
-use crate::ir::{ContractionRanks, Inst, KernelBuilder, LaneAxis, Role, Scope, StrideClass};
-use crate::tensor::{DType, Layout};
+use ms_ir::data::{DType, Layout};
+use ms_ir::{ContractionRanks, Inst, KernelBuilder, LaneAxis, Role, Scope, StrideClass};
 use smallvec::SmallVec;
 
 /// Replaces operands and results of contractions that are casts by the operands of the casts.

@@ -5,8 +5,8 @@ use super::plan::{
     KernelId, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Routine, Span, View,
 };
 use super::routines::PlanNames;
-use crate::ir::ParamId;
-use crate::ir::text::{InputNames, write_attrs};
+use ms_ir::ParamId;
+use ms_ir::text::{InputNames, write_attrs};
 use std::fmt::{self, Display, Formatter};
 
 impl Plan {
@@ -50,7 +50,7 @@ fn write_routine(
     names: &InputNames<'_>,
     f: &mut Formatter<'_>,
 ) -> fmt::Result {
-    let types = |types: &[crate::ir::Type]| join(types.iter().map(|it| it.to_string()));
+    let types = |types: &[ms_ir::Type]| join(types.iter().map(|it| it.to_string()));
     let (inputs, outputs) = (types(&routine.inputs), types(&routine.outputs));
     let (name, arena) = (&routine.name, routine.arena_bytes);
     writeln!(f, "routine r{number} @{name}({inputs}) -> ({outputs}), arena {arena} bytes")?;

@@ -5,7 +5,7 @@
 
 use super::flat::{Access, Accesses, Flat, FlatNode, Kind, NodeIndex, Origin, ValueIndex};
 use super::sink::Steps;
-use crate::tensor::Layout;
+use ms_ir::data::Layout;
 use smallvec::{SmallVec, smallvec};
 
 /// The maximum number of slices that an op is computed for, each of which is a separate kernel.

@@ -5,11 +5,11 @@
 //! domain `[2, 3, 4]`.
 
 use super::nest::{Axis, kept_strides, reduction_lanes};
-use crate::ir::LaneAxis;
-use crate::tensor::{Layout, Shape, Strides};
+use ms_ir::LaneAxis;
+use ms_ir::data::{Layout, Shape, Strides};
 use smallvec::SmallVec;
 
-/// The [`run_multiple`](crate::ir::run_multiple) of any reduction divides this.
+/// The [`run_multiple`](ms_ir::run_multiple) of any reduction divides this.
 pub(super) const MOST_ACCUMULATORS: usize = 16;
 
 /// The axes of a domain that a member iterates over.

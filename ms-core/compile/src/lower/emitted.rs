@@ -4,7 +4,7 @@ use super::domain::Part;
 use super::flat::{Flat, ValueIndex};
 use super::nest::Nest;
 use super::plan::{IndexedAxis, KernelId};
-use crate::ir::{Inst, Kernel, Role, Scope};
+use ms_ir::{Inst, Kernel, Role, Scope};
 use smallvec::SmallVec;
 use std::rc::Rc;
 

@@ -2,9 +2,9 @@
 
 use super::gather::Positions;
 use super::plan::{NextCarry, RoutineId};
-use crate::ir::{Contraction, ContractionRanks, ContractionTypes, Precision};
-use crate::ops::{Lowering, ReduceRule, Slices, definition};
-use crate::tensor::{Attrs, DType, Layout, Literal, Op, Scalar, Shape, Type};
+use ms_ir::data::{Attrs, DType, Layout, Literal, Op, Scalar, Shape, Type};
+use ms_ir::{Contraction, ContractionRanks, ContractionTypes, Precision};
+use ms_ops::ops::{Lowering, ReduceRule, Slices, definition};
 use smallvec::{SmallVec, smallvec};
 use std::panic::Location;
 use std::rc::Rc;

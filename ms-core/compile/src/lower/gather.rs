@@ -1,7 +1,7 @@
 //! Describes the accesses of gathers.
 
 use super::plan::IndexedAxis;
-use crate::tensor::{DType, Layout, Shape, Strides};
+use ms_ir::data::{DType, Layout, Shape, Strides};
 
 /// A gather over the axes of its result.
 pub(super) struct GatherWalk {

@@ -12,9 +12,9 @@ use super::body::weigh;
 use super::domain::{Domain, MOST_ACCUMULATORS, Part};
 use super::flat::{Access, Flat, FlatNode, Kind, NodeIndex, ValueIndex};
 use super::schedule::Order;
-use crate::ir::run_multiple;
 use crate::target::{Cost, Target};
-use crate::tensor::{Attrs, DType, Op};
+use ms_ir::data::{Attrs, DType, Op};
+use ms_ir::run_multiple;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 

@@ -9,7 +9,7 @@ use super::emitted::{Emitted, operands_of};
 use super::flat::{Flat, Origin, ValueIndex};
 use super::memory::ALIGN;
 use super::routines::Routines;
-use crate::ir::Role;
+use ms_ir::Role;
 use rustc_hash::FxHashSet;
 
 /// The maximum number of extra bytes that a fused step may need. It suffices for the statistics of many values, one

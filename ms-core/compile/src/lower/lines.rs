@@ -4,9 +4,9 @@
 //! number of a node, and the traced graph has its location.
 
 use super::plan::value_bytes;
-use crate::error::Missing;
-use crate::ir::{Def, Graph, Node, Type, ValueId, subgraphs};
-use crate::ops::{Effects, Lowering, definition, has_product};
+use ms_ir::error::Missing;
+use ms_ir::{Def, Graph, Node, Type, ValueId, subgraphs};
+use ms_ops::ops::{Effects, Lowering, definition, has_product};
 use rustc_hash::FxHashMap;
 use std::panic::Location;
 

@@ -1,7 +1,7 @@
 //! Builds loop nests over concrete layouts: the loops of a kernel and the strides of its operands.
 //!
 //! Axes of size one are dropped, and adjacent axes that are contiguous for every operand are merged into one
-//! loop. The remaining axes are the loops of a [`Kernel`](crate::ir::Kernel).
+//! loop. The remaining axes are the loops of a [`Kernel`](ms_ir::Kernel).
 //!
 //! **Form of reductions.** The bits of a float sum depend on the order of its terms. So this order must not depend on
 //! layouts or fusion, and follows from the logical axes alone ([`reduction_lanes`]). When the last axes are reduced and
@@ -11,8 +11,8 @@
 //! inner part is a [multiple](run_multiple) of the accumulators in one vector, which does not change the order.
 //! Otherwise there is no nest, and an operand must be copied first.
 
-use crate::ir::{LaneAxis, ReductionOrder, StrideClass, run_multiple};
-use crate::tensor::{DType, Layout, Strides};
+use ms_ir::data::{DType, Layout, Strides};
+use ms_ir::{LaneAxis, ReductionOrder, StrideClass, run_multiple};
 use smallvec::SmallVec;
 
 /// The minimum number of reduced elements in the last axes that makes these the lanes. It is half a register, so that
@@ -239,7 +239,7 @@ impl Nest {
         self.extents[..self.par as usize + lane].contains(&0)
     }
 
-    /// Returns the argument block of a call (see [`crate::ir::Kernel`]) on operands that start at `addresses`, without
+    /// Returns the argument block of a call (see [`ms_ir::Kernel`]) on operands that start at `addresses`, without
     /// bases.
     #[inline]
     pub fn block(&self, addresses: impl IntoIterator<Item = u64>) -> SmallVec<[u64; 24]> {
@@ -267,7 +267,7 @@ pub fn kept_strides(axes: &[Axis]) -> Strides {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tensor::Shape;
+    use ms_ir::data::Shape;
 
     /// A small deterministic generator.
     struct Random(u64);

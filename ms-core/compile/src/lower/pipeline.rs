@@ -19,10 +19,10 @@ use super::schedule::{delay_overwriting, orders};
 use super::sink::{sink, transpose_products};
 use super::slices;
 use super::structure::{KnownKernels, Outlines, Structure};
-use crate::error::Result;
-use crate::ir::{Graph, Node, Precision};
-use crate::ops::Control;
 use crate::target::Target;
+use ms_ir::error::Result;
+use ms_ir::{Graph, Node, Precision};
+use ms_ops::ops::Control;
 use std::cell::RefCell;
 
 /// Options of lowering.

@@ -1,7 +1,7 @@
 //! Defines plans: flat lists of steps over buffers, without addresses.
 
-use crate::ir::{Contraction, Kernel, LaneAxis, ParamId, Precision, Type};
-use crate::tensor::{Attrs, DType, Dim, Layout, Literal, Op};
+use ms_ir::data::{Attrs, DType, Dim, Layout, Literal, Op};
+use ms_ir::{Contraction, Kernel, LaneAxis, ParamId, Precision, Type};
 use smallvec::SmallVec;
 use std::ops::Deref;
 
@@ -64,7 +64,7 @@ const ALIGN: usize = 64;
 
 /// Steps over buffers, lowered from one graph.
 ///
-/// A value whose first dimension is [`Dim::DYNAMIC`](crate::tensor::Dim::DYNAMIC) is a stack. Its elements
+/// A value whose first dimension is [`Dim::DYNAMIC`](ms_ir::data::Dim::DYNAMIC) is a stack. Its elements
 /// are stored outside of all buffers; its buffer contains an eight-byte handle.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Routine {
@@ -141,7 +141,7 @@ pub enum Place {
     Constant(u32),
     /// This offset in the arena, a multiple of 64.
     Arena(usize),
-    /// No memory: the argument of a param of [`Role::Position`](crate::ir::Role).
+    /// No memory: the argument of a param of [`Role::Position`](ms_ir::Role).
     Position,
 }
 
@@ -174,7 +174,7 @@ pub struct Argument {
     pub offset: usize,
     /// Bytes from one element to the next, by loop of the kernel.
     pub strides: SmallVec<[i64; 4]>,
-    /// The axis of a param that is [indexed](crate::ir::Role::Indexed). `offset` is that of the element at index zero.
+    /// The axis of a param that is [indexed](ms_ir::Role::Indexed). `offset` is that of the element at index zero.
     pub axis: Option<IndexedAxis>,
 }
 
@@ -328,7 +328,7 @@ pub enum PlanStep {
         op: PlanOp,
         /// The attributes.
         attrs: Attrs,
-        /// The precision of the op's products, if it [consists of them](crate::ops::Lowering::library_precision).
+        /// The precision of the op's products, if it [consists of them](ms_ops::ops::Lowering::library_precision).
         precision: Precision,
         /// The operands.
         inputs: Vec<View>,

@@ -9,13 +9,11 @@ use super::flatten::{flatten_loop, live_nodes};
 use super::nest::{Axis, Nest, Walk};
 use super::routines::Routines;
 use super::simplify::simplify;
-use crate::error::{Code, Error, Result};
-use crate::ir::{
-    BinaryOp, Compare, Graph, Inst, Kernel, KernelBuilder, LaneAxis, ParamId, Role, Scope, StrideClass, Val,
-};
-use crate::ops::{Lowering, definition};
 use crate::target::Target;
-use crate::tensor::{DType, Type};
+use ms_ir::data::{DType, Type};
+use ms_ir::error::{Code, Error, Result};
+use ms_ir::{BinaryOp, Compare, Graph, Inst, Kernel, KernelBuilder, LaneAxis, ParamId, Role, Scope, StrideClass, Val};
+use ms_ops::ops::{Lowering, definition};
 use smallvec::{SmallVec, smallvec};
 use std::rc::Rc;
 

@@ -3,7 +3,7 @@
 use super::draft::{Draft, OverInput};
 use super::flat::{Flat, Origin, ValueIndex};
 use super::plan::{Reuse, is_stack};
-use crate::ir::Graph;
+use ms_ir::Graph;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 

@@ -2,9 +2,9 @@
 
 use super::flat::Repetition;
 use super::plan::{KernelId, Plan, Reuse, Routine, RoutineId};
-use crate::error::Result;
-use crate::ir::{Graph, Kernel, Precision};
-use crate::tensor::Literal;
+use ms_ir::data::Literal;
+use ms_ir::error::Result;
+use ms_ir::{Graph, Kernel, Precision};
 use rustc_hash::FxHashMap;
 use std::panic::Location;
 use std::rc::Rc;

@@ -1,8 +1,8 @@
 //! Simplifies a kernel's body by common subexpression and dead code elimination. If rounding may differ from op-by-op
 //! execution, it also contracts products and sums to fused multiply-adds.
 
-use crate::ir::{BinaryOp, Inst, Kernel, Scope, UnaryOp, Val};
-use crate::tensor::DType;
+use ms_ir::data::DType;
+use ms_ir::{BinaryOp, Inst, Kernel, Scope, UnaryOp, Val};
 use rustc_hash::FxHashMap;
 use std::collections::hash_map::Entry;
 
@@ -146,7 +146,7 @@ fn live(kernel: &Kernel) -> Vec<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ir::{KernelBuilder, LaneAxis, Role, StrideClass};
+    use ms_ir::{KernelBuilder, LaneAxis, Role, StrideClass};
 
     fn kernel() -> Kernel {
         let mut body = KernelBuilder::new(0, 0, LaneAxis::Parallel);

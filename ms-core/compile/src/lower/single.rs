@@ -3,13 +3,13 @@
 use super::gather::GatherWalk;
 use super::nest::{Axis, Nest, Walk, kept_strides};
 use super::plan::IndexedAxis;
-use crate::ir::{
+use crate::target::Target;
+use ms_ir::data::{Array, Attr, AttrKind, Attrs, DType, Layout, Op, Type};
+use ms_ir::{
     ContractionRanks, ContractionTypes, Kernel, KernelBuilder, LaneAxis, Param, ParamId, Precision, ReductionOrder,
     Role, Scope, StrideClass, Val,
 };
-use crate::ops::{Lowering, OpDef, ReduceRule, definition};
-use crate::target::Target;
-use crate::tensor::{Array, Attr, AttrKind, Attrs, DType, Layout, Op, Type};
+use ms_ops::ops::{Lowering, OpDef, ReduceRule, definition};
 use smallvec::SmallVec;
 
 /// An op in eager execution. Extents, strides and addresses are arguments of a call, so its code serves all shapes of a
@@ -380,8 +380,8 @@ impl KernelKey {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ir::{BinaryOp, Inst, Reducer};
-    use crate::ops::{ADD, CONV, CONV_INPUT_GRAD, CONV_WEIGHT_GRAD, IOTA, MATMUL, MAX_POOL, RESHAPE, SORT, SUM};
+    use ms_ir::{BinaryOp, Inst, Reducer};
+    use ms_ops::ops::{ADD, CONV, CONV_INPUT_GRAD, CONV_WEIGHT_GRAD, IOTA, MATMUL, MAX_POOL, RESHAPE, SORT, SUM};
     use std::collections::HashSet;
 
     /// Builds the kernel of a call, for no particular target.

@@ -5,9 +5,9 @@
 
 use super::body::weigh;
 use super::flat::{Access, Flat, FlatNode, Kind, NodeIndex};
-use crate::ir::ContractionRanks;
 use crate::target::Target;
-use crate::tensor::{Layout, Shape, Strides};
+use ms_ir::ContractionRanks;
+use ms_ir::data::{Layout, Shape, Strides};
 use smallvec::SmallVec;
 
 /// Sinks all ops that can be moved, readers before their operands.

@@ -11,7 +11,7 @@ use super::flat::{Access, Flat, FlatNode, Kind, NodeIndex, Origin, ValueIndex};
 use super::group::{Group, Groups, result_part};
 use super::sink::Steps;
 use crate::target::{Cost, Target};
-use crate::tensor::{Attrs, Layout};
+use ms_ir::data::{Attrs, Layout};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 

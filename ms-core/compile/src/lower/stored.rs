@@ -5,10 +5,10 @@ use super::plan::{
     KernelCall, KernelId, Loop, NextCarry, Place, Plan, PlanOp, PlanStep, Repeat, Reuse, Routine, RoutineId, Span,
     View, is_stack,
 };
-use crate::ir::{Contraction, Kernel, ParamId, Precision};
-use crate::ops::{self, Lowering};
-use crate::stored::{Description, Reader, Stored, stored, stored_as};
-use crate::tensor::{Attrs, DType, Layout, Literal, Op, Type};
+use ms_ir::data::{Attrs, DType, Layout, Literal, Op, Type};
+use ms_ir::stored::{Description, Reader, Stored, stored, stored_as};
+use ms_ir::{Contraction, Kernel, ParamId, Precision};
+use ms_ops::ops::{self, Lowering};
 use smallvec::SmallVec;
 
 stored! {

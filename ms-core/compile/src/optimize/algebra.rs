@@ -2,12 +2,12 @@
 
 use super::uniform::Uniform;
 use super::{Pass, PassContext};
-use crate::ir::{Graph, Node, Rewriter, Type, ValueId, Values, rewrite};
-use crate::ops::{
+use ms_ir::data::{Attrs, DType, Literal, Op, Scalar};
+use ms_ir::{Graph, Node, Rewriter, Type, ValueId, Values, rewrite};
+use ms_ops::ops::{
     ABS, ADD, BROADCAST_TO, BroadcastToAttrs, CEIL, CONSTANT, ConstantAttrs, DIV, FLOOR, FULL, FullAttrs, LOGICAL_NOT,
     MAXIMUM, MINIMUM, MUL, NEG, RELU, ROUND, SELECT, SIGN, SUB, TRUNC,
 };
-use crate::tensor::{Attrs, DType, Literal, Op, Scalar};
 use smallvec::smallvec;
 use std::borrow::Cow;
 

@@ -2,9 +2,9 @@
 
 use super::uniform::Uniform;
 use super::{Pass, PassContext};
-use crate::ir::{Graph, Node, Rewriter, ValueId, Values, rewrite};
-use crate::ops::{Control, Lowering, definition, select_node};
-use crate::tensor::{Dim, Scalar};
+use ms_ir::data::{Dim, Scalar};
+use ms_ir::{Graph, Node, Rewriter, ValueId, Values, rewrite};
+use ms_ops::ops::{Control, Lowering, definition, select_node};
 use std::borrow::Cow;
 use std::sync::Arc;
 

@@ -2,13 +2,13 @@
 
 use super::uniform::Uniform;
 use super::{Pass, PassContext};
-use crate::error::in_op;
-use crate::ir::{
+use ms_ir::data::{Array, Attrs, DType, Literal};
+use ms_ir::error::in_op;
+use ms_ir::{
     BinaryOp, Graph, Inst, KernelBuilder, LaneAxis, Node, Rewriter, Role, StrideClass, Type, UnaryOp, Val, ValueId,
     Values, rewrite,
 };
-use crate::ops::{Lowering, OpDef, constant_node, constant_of, definition, full_node};
-use crate::tensor::{Array, Attrs, DType, Literal};
+use ms_ops::ops::{Lowering, OpDef, constant_node, constant_of, definition, full_node};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 
@@ -152,7 +152,7 @@ fn rounds_at_most_once(map: fn(&Attrs, &mut KernelBuilder, &[Val]) -> Val, attrs
     let params: SmallVec<[_; 3]> = operands.iter().map(|&it| body.param(it, Role::Input, StrideClass::Any)).collect();
     let values: SmallVec<[Val; 3]> = params.into_iter().map(|it| body.load(it)).collect();
     map(attrs, &mut body, &values);
-    body.end_stage(crate::ir::Scope::Point);
+    body.end_stage(ms_ir::Scope::Point);
     let kernel = body.finish();
     let mut rounded: Option<Val> = None;
     for (i, inst) in kernel.insts.iter().enumerate() {

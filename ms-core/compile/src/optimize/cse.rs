@@ -1,8 +1,8 @@
 //! Eliminates common subexpressions: equal nodes on equal operands.
 
 use super::{Pass, PassContext};
-use crate::ir::{Graph, Node, ValueId, Values, rewrite};
-use crate::tensor::{Attrs, Op};
+use ms_ir::data::{Attrs, Op};
+use ms_ir::{Graph, Node, ValueId, Values, rewrite};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::borrow::Cow;

@@ -1,7 +1,7 @@
 //! Eliminates dead code: nodes without used results.
 
 use super::{Pass, PassContext};
-use crate::ir::{Def, Graph, Rewriter, ValueId};
+use ms_ir::{Def, Graph, Rewriter, ValueId};
 use std::borrow::Cow;
 
 /// Removes nodes on which neither an output nor a node without results depends. Inputs stay, since they are the

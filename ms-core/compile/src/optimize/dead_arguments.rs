@@ -1,9 +1,9 @@
 //! Removes unused operands and results of nodes with regions.
 
 use super::{Dce, Pass, PassContext};
-use crate::ir::{Def, Graph, Node, Rewriter, Type, ValueId, Values};
-use crate::ops::{Control, Loop, literal_of};
-use crate::tensor::{Attrs, Op};
+use ms_ir::data::{Attrs, Op};
+use ms_ir::{Def, Graph, Node, Rewriter, Type, ValueId, Values};
+use ms_ops::ops::{Control, Loop, literal_of};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::borrow::Cow;

@@ -1,8 +1,8 @@
 //! Orders passes and runs them on graphs.
 
 use super::{Inline, Pass, PassContext, Report};
-use crate::ir::{Graph, canonical_bytes, subgraphs};
-use crate::ops;
+use ms_ir::{Graph, canonical_bytes, subgraphs};
+use ms_ops::ops;
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::sync::Arc;

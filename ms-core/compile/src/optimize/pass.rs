@@ -1,7 +1,7 @@
 //! Defines passes, their settings and their statistics.
 
 use super::{Images, Kept};
-use crate::ir::{Graph, Precision};
+use ms_ir::{Graph, Precision};
 use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;

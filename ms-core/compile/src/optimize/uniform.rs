@@ -1,8 +1,8 @@
 //! Finds uniform values: those with equal elements.
 
-use crate::ir::{Graph, Node, NodeId, ValueId};
-use crate::ops::{Lowering, definition, literal_of};
-use crate::tensor::{Literal, Scalar, Type};
+use ms_ir::data::{Literal, Scalar, Type};
+use ms_ir::{Graph, Node, NodeId, ValueId};
+use ms_ops::ops::{Lowering, definition, literal_of};
 
 /// The elements of uniform values, filled in node by node in the order in which a graph is built.
 #[derive(Default)]
@@ -36,7 +36,7 @@ impl Uniform {
         if self.known.len() <= id.0 as usize {
             self.known.resize(graph.value_count(), None);
         }
-        if let crate::ir::Def::Result(node, _) = graph.value(id).def {
+        if let ms_ir::Def::Result(node, _) = graph.value(id).def {
             while self.seen <= node.0 {
                 let next = graph.node(NodeId(self.seen));
                 if let [result] = next.outputs[..] {

@@ -1,12 +1,12 @@
 //! Removes views and conversions without effect and combines others.
 
 use super::{Pass, PassContext};
-use crate::ir::{Graph, Node, Reducer, Rewriter, ValueId, Values, rewrite};
-use crate::ops::{
+use ms_ir::data::{DType, Dim, Dims, Kind, Op, Type};
+use ms_ir::{Graph, Node, Reducer, Rewriter, ValueId, Values, rewrite};
+use ms_ops::ops::{
     self, ASSIGN, BROADCAST_TO, BroadcastToAttrs, CAST, CastAttrs, Lowering, PERMUTE, PermuteAttrs, RESHAPE,
     ReshapeAttrs, SLICE, STOP_GRADIENT, SliceAttrs, definition,
 };
-use crate::tensor::{DType, Dim, Dims, Kind, Op, Type};
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
 

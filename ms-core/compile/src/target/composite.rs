@@ -1,7 +1,7 @@
 //! The composites that a target runs itself.
 
-use crate::ir::{Precision, Type};
-use crate::tensor::{DType, Op};
+use ms_ir::data::{DType, Op};
+use ms_ir::{Precision, Type};
 
 /// A legal composite: the target runs it natively instead of the ops of its body.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -26,7 +26,7 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::COMPOSITES;
+    use ms_ops::ops::COMPOSITES;
 
     #[test]
     fn what_is_kept() {

@@ -6,11 +6,11 @@ mod images;
 pub use composite::Kept;
 pub use images::{Contracted, Images};
 
-use crate::error::{Code, Error, Result};
-use crate::ir::{Contraction, Inst, Kernel, Math, Precision, Type};
-use crate::ops::AxisOrder;
-use crate::ops::math::{Expansion, expand};
-use crate::tensor::{DType, Op};
+use ms_ir::data::{DType, Op};
+use ms_ir::error::{Code, Error, Result};
+use ms_ir::{Contraction, Inst, Kernel, Math, Precision, Type};
+use ms_ops::ops::AxisOrder;
+use ms_ops::ops::math::{Expansion, expand};
 
 /// A processor, as far as it determines how graphs are lowered. Lowering for equal targets yields equal
 /// plans.

@@ -3,8 +3,8 @@
 use super::escape::escaped;
 use super::parameter::Parameter;
 use super::tensor::{Tensor, Traced};
-use crate::error::{Error, Result, raise};
 use ms_ir::data::{Array, Attrs, DType, Device, Op, Scalar};
+use ms_ir::error::{Error, Result, raise};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::cell::RefCell;

@@ -6,7 +6,7 @@
 //! in which it is created, and a tracer reports handles of completed regions.
 
 use super::tensor::{Tensor, Traced};
-use crate::error::{Code, Error};
+use ms_ir::error::{Code, Error};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

@@ -2,8 +2,8 @@
 
 use super::as_tensor::AsTensor;
 use super::tensor::Tensor;
-use crate::error::{Code, Error, Result};
 use ms_ir::data::{Dim, Dims, Strides};
+use ms_ir::error::{Code, Error, Result};
 use smallvec::{SmallVec, smallvec};
 use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 

@@ -1,8 +1,8 @@
 //! Converts from and to the arrays of the `ndarray` crate.
 
 use super::tensor::Tensor;
-use crate::error::{Error, OrRaise, Result};
 use ms_ir::data::{Array, Element};
+use ms_ir::error::{Error, OrRaise, Result};
 use ndarray::{ArrayBase, ArrayD, Data, Dimension, IxDyn};
 
 impl<T: Element, S: Data<Elem = T>, D: Dimension> From<&ArrayBase<S, D>> for Tensor {

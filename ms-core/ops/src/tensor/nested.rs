@@ -1,8 +1,8 @@
 //! Creates tensors from Rust's numbers, arrays and vectors, and by the `tensor!` literal.
 
 use super::tensor::Tensor;
-use crate::error::OrRaise;
 use ms_ir::data::{Array, DType, Element, Nested, Scalar, Shape, held_by_itself, own_dtype};
+use ms_ir::error::OrRaise;
 
 fn parts<A: Nested>(data: &A) -> (Shape, Vec<A::Item>) {
     let (mut shape, mut elements) = (Shape::new(), Vec::new());
@@ -36,7 +36,7 @@ impl Tensor {
         };
         let mut out = Array::zeros(&shape, dtype);
         let mut held = Ok(());
-        crate::with_element!(dtype, T => {
+        ms_ir::with_element!(dtype, T => {
             for (to, from) in out.as_mut_slice::<T>().iter_mut().zip(elements) {
                 let from = from.to_scalar();
                 if dtype != A::Item::DTYPE {
@@ -200,7 +200,7 @@ impl From<Scalar> for Tensor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Code;
+    use ms_ir::error::Code;
 
     #[test]
     fn literals_have_the_dtype_of_weak_scalars() {

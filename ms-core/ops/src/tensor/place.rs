@@ -2,8 +2,8 @@
 
 use super::dispatch::{current_dispatcher, eager};
 use super::tensor::Tensor;
-use crate::error::{Code, Error, OrRaise, Result};
 use ms_ir::data::{Array, Device, IntoDevice, is_host_only};
+use ms_ir::error::{Code, Error, OrRaise, Result};
 
 impl Tensor {
     /// Returns the device of the tensor.

@@ -3,10 +3,10 @@
 use super::dispatch::{DispatchMode, current_dispatcher, dispatch_mode, dispatcher, eager};
 use super::escape::{escaped, scope, scoped};
 use super::parameter::Parameter;
-use crate::error::{Code, Error, OrRaise, Result, in_op, raise};
 use ms_ir::data::{
     Array, DType, Dim, Dims, Element, HostNumber, IntoShape, Number, Scalar, Shape, Type, count, own_scalar, try_room,
 };
+use ms_ir::error::{Code, Error, OrRaise, Result, in_op, raise};
 use std::panic::Location;
 use std::sync::{Arc, Weak};
 

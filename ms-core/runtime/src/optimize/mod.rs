@@ -6,7 +6,7 @@
 pub use ms_compile::optimize::*;
 pub use ms_trace::passes::{Composites, Layouts, LoopProducts};
 
-use crate::ir::{Graph, subgraphs};
+use ms_ir::{Graph, subgraphs};
 use ms_trace::passes::has_contracted;
 
 /// Every pass, in the order of the default pipeline. Equal nodes are merged first, so that other passes process each
@@ -71,7 +71,7 @@ pub fn optimize_watched(graph: Graph, context: &PassContext, watch: Watch<'_>) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::{AxisOrder, parse_graph};
+    use ms_ops::ops::{AxisOrder, parse_graph};
 
     fn report(text: &str, images: Images) -> Report {
         let graph = parse_graph(text).unwrap_or_else(|error| panic!("{error}"));

@@ -1,13 +1,13 @@
 //! Defines the settings of the process, which threads can override.
 
-use crate::effects::Level;
-use crate::environment::{Variable, number};
-use crate::environment_variables;
-use crate::error::OrRaise;
-use crate::exec;
-use crate::ir::Precision;
 use crate::optimize::{PASSES, pass_by_name};
-use crate::tensor::{Device, DeviceKind, use_device};
+use ms_compile::exec;
+use ms_ir::Precision;
+use ms_ir::environment::{Variable, number};
+use ms_ir::environment_variables;
+use ms_ir::error::OrRaise;
+use ms_ops::tensor::{Device, DeviceKind, use_device};
+use ms_trace::effects::Level;
 use std::cell::{Cell, RefCell};
 use std::ffi::OsStr;
 use std::path::PathBuf;

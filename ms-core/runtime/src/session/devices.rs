@@ -4,9 +4,9 @@
 //! used.
 
 use super::context::settings;
-use crate::error::{Code, Error, Result};
-use crate::exec;
-use crate::tensor::{
+use ms_compile::exec;
+use ms_ir::error::{Code, Error, Result};
+use ms_ops::tensor::{
     Array, Device, Fence, Memory, MemorySpace, Origin, Restored, Stream, StreamKind, Tensor, sync_step, with_stream,
 };
 use smallvec::SmallVec;

@@ -2,8 +2,8 @@
 
 use super::context;
 use super::report::CompileReport;
-use crate::error::Result;
-use crate::ir::{Graph, to_dot, to_html};
+use ms_ir::error::Result;
+use ms_ir::{Graph, to_dot, to_html};
 use std::fmt::Display;
 use std::fs;
 use std::path::PathBuf;

@@ -3,8 +3,8 @@
 //! Every transform takes a [`Function`] and returns a [`Transformed`], which is a function again.
 //! Only this module enumerates numbers of arguments.
 
-use crate::tensor::Tensor;
-use crate::trace::{Arg, Callable, Sink};
+use ms_ops::tensor::Tensor;
+use ms_trace::trace::{Arg, Callable, Sink};
 use std::ops::Deref;
 use std::rc::Rc;
 

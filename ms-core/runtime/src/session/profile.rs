@@ -1,9 +1,9 @@
 //! Profiles computations: the time of every step, and its fraction of the roofline.
 
 use super::context::settings;
-use crate::error::{Code, Error, Result};
-use crate::exec::{self, Exceeded, KernelCopy, Record, Records, Roof, Work};
-use crate::tensor::WatchedUse;
+use ms_compile::exec::{self, Exceeded, KernelCopy, Record, Records, Roof, Work};
+use ms_ir::error::{Code, Error, Result};
+use ms_ops::tensor::WatchedUse;
 use rustc_hash::FxHashMap;
 use std::fmt::{self, Write};
 use std::time::{Duration, Instant};

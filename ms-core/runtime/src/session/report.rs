@@ -4,12 +4,12 @@
 //! and the report remains there.
 
 use super::dump::Dump;
-use crate::effects::count_moves;
-use crate::error::Result;
-use crate::exec::{Executable, Interface, PlanReport};
-use crate::ir::{Graph, GraphSize, count_nodes};
-use crate::ops::Control;
 use crate::optimize::{PassContext, Report, optimize_watched};
+use ms_compile::exec::{Executable, Interface, PlanReport};
+use ms_ir::error::Result;
+use ms_ir::{Graph, GraphSize, count_nodes};
+use ms_ops::ops::Control;
+use ms_trace::effects::count_moves;
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::VecDeque;

@@ -5,9 +5,9 @@
 //! version can run before the write. So a copy is needed only if the older version itself outlives the run. It may be a
 //! result, or the final value of another slot whose old value ends up here.
 
-use crate::ir::{Graph, Node, ValueId, count_nodes};
-use crate::ops::{Control, Effects, STOP_GRADIENT, TENSOR_MOVE, definition, has_effect};
-use crate::tensor::{Attrs, Type};
+use ms_ir::{Graph, Node, ValueId, count_nodes};
+use ms_ops::ops::{Control, Effects, STOP_GRADIENT, TENSOR_MOVE, definition, has_effect};
+use ms_ops::tensor::{Attrs, Type};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -300,7 +300,7 @@ impl Moves {
     }
 }
 
-fn add(to: &mut Graph, op: crate::tensor::Op, x: ValueId, ty: &Type) -> ValueId {
+fn add(to: &mut Graph, op: ms_ops::tensor::Op, x: ValueId, ty: &Type) -> ValueId {
     let id = to.add_node(Node::new(op, Attrs::none(), [x]), [ty.clone()]);
     to.node(id).outputs[0]
 }

@@ -1,13 +1,13 @@
 //! Lowers float status in graphs: checks the results of ops between a clear and a get.
 
-use crate::error::{Code, Error, Result};
-use crate::ir::{Graph, Node, NodeId, ValueId, count_nodes};
-use crate::ops::{
+use ms_ir::error::{Code, Error, Result};
+use ms_ir::{Graph, Node, NodeId, ValueId, count_nodes};
+use ms_ops::ops::{
     self, ALL, ASSIGN, BROADCAST_TO, BroadcastToAttrs, CAST, CLEAR_FLOAT_STATUS, CONSTANT, CastAttrs, ConstantAttrs,
     Control, Effects, GET_FLOAT_STATUS, ISFINITE, LOGICAL_AND, LOGICAL_NOT, Loop, Lowering, OpDef, ReduceAttrs,
     STOP_GRADIENT, TENSOR_MOVE, has_effect,
 };
-use crate::tensor::{Attrs, DType, Literal, Op, Scalar, Type};
+use ms_ops::tensor::{Attrs, DType, Literal, Op, Scalar, Type};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ impl<'g> Watch<'g> {
         const PASSED: [Op; 4] = [STOP_GRADIENT.op(), TENSOR_MOVE.op(), ASSIGN.op(), GET_FLOAT_STATUS.op()];
         let mut value = status;
         loop {
-            let crate::ir::Def::Result(id, _) = self.from.value(value).def else { return None };
+            let ms_ir::Def::Result(id, _) = self.from.value(value).def else { return None };
             let node = self.from.node(id);
             match node.op {
                 it if it == CLEAR_FLOAT_STATUS.op() => return Some(id),

@@ -1,8 +1,8 @@
 //! Legalises composites: expands those that the target does not run natively.
 
-use crate::ir::{Graph, Node, Type};
-use crate::optimize::{Pass, PassContext};
 use crate::transform::expand_own_composites;
+use ms_compile::optimize::{Pass, PassContext};
+use ms_ir::{Graph, Node, Type};
 use std::borrow::Cow;
 
 /// Replaces composites by the ops of their bodies, unless [`PassContext::kept`] lists them.
@@ -26,10 +26,10 @@ impl Pass for Composites {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::core::testing::scattered;
-    use crate::ops::{COMPOSITES, OpDef, Sample, evaluate_graph, infer};
-    use crate::tensor::{Array, DType};
     use crate::transform::value_and_grad;
+    use ms_ops::ops::core::testing::scattered;
+    use ms_ops::ops::{COMPOSITES, OpDef, Sample, evaluate_graph, infer};
+    use ms_ops::tensor::{Array, DType};
 
     /// Builds a graph of one node from a sample.
     fn single(def: &'static OpDef, sample: &Sample) -> Graph {
@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn rules_agree_with_those_of_bodies() {
         let context = PassContext::default();
-        for def in COMPOSITES.iter().filter(|it| !matches!(it.derivative, crate::ops::Derivative::Body)) {
+        for def in COMPOSITES.iter().filter(|it| !matches!(it.derivative, ms_ops::ops::Derivative::Body)) {
             for mut sample in (def.samples)() {
                 sample.inputs.iter_mut().filter(|it| it.dtype.is_float()).for_each(|it| it.dtype = DType::F64);
                 let graph = single(def, &sample);

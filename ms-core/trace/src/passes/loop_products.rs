@@ -1,10 +1,10 @@
 //! Replaces the products that a loop accumulates by one product after it.
 
-use crate::ir::{ContractionRanks, Graph, Node, Rewriter, Type, ValueId, Values, rewrite};
-use crate::ops::{ADD, Control, Loop, Lowering, PERMUTE, PermuteAttrs, definition, sum_of_products};
-use crate::optimize::{Pass, PassContext};
-use crate::tensor::Dim;
 use crate::trace;
+use ms_compile::optimize::{Pass, PassContext};
+use ms_ir::{ContractionRanks, Graph, Node, Rewriter, Type, ValueId, Values, rewrite};
+use ms_ops::ops::{ADD, Control, Loop, Lowering, PERMUTE, PermuteAttrs, definition, sum_of_products};
+use ms_ops::tensor::Dim;
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -188,11 +188,11 @@ fn loop_with(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ir::Precision;
-    use crate::ops::{CONTRACT, evaluate_graph, parse_graph, verify};
     use crate::passes::optimize;
-    use crate::tensor::{Array, DType, Element, Scalar};
+    use ms_ir::Precision;
     use ms_ir::with_element;
+    use ms_ops::ops::{CONTRACT, evaluate_graph, parse_graph, verify};
+    use ms_ops::tensor::{Array, DType, Element, Scalar};
 
     /// Small integers, with exact sums and products.
     fn numbers(ty: &Type, seed: usize) -> Array {

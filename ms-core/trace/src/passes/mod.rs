@@ -10,11 +10,11 @@ pub use loop_products::LoopProducts;
 
 /// The passes of this crate and those that clean up after them, for tests.
 #[cfg(test)]
-pub(crate) fn optimize(graph: crate::ir::Graph, context: &crate::optimize::PassContext) -> crate::ir::Graph {
-    use crate::optimize::{
+pub(crate) fn optimize(graph: ms_ir::Graph, context: &ms_compile::optimize::PassContext) -> ms_ir::Graph {
+    use ms_compile::optimize::{
         Algebra, Branches, ConstantFolding, Cse, Dce, DeadArguments, Inline, InlineCustom, Licm, Views,
     };
-    let passes: [&dyn crate::optimize::Pass; 12] = [
+    let passes: [&dyn ms_compile::optimize::Pass; 12] = [
         &Composites,
         &InlineCustom,
         &Inline,
@@ -28,5 +28,5 @@ pub(crate) fn optimize(graph: crate::ir::Graph, context: &crate::optimize::PassC
         &Views,
         &Dce,
     ];
-    crate::optimize::optimize_with(graph, &passes, context).0
+    ms_compile::optimize::optimize_with(graph, &passes, context).0
 }

@@ -1,10 +1,10 @@
 //! Traces the bodies of composites to graphs.
 
 use super::build;
-use crate::error::Result;
-use crate::ir::{Graph, Memo};
-use crate::ops::{Body, Lowering, OpDef, Types, infer};
-use crate::tensor::{Attrs, Dim, Op, Type};
+use ms_ir::error::Result;
+use ms_ir::{Graph, Memo};
+use ms_ops::ops::{Body, Lowering, OpDef, Types, infer};
+use ms_ops::tensor::{Attrs, Dim, Op, Type};
 use std::rc::Rc;
 
 /// The key of a body's graph: op, attributes, types of the operands.

@@ -3,7 +3,7 @@
 use super::arg::Sink;
 use super::cell::{Cell, Layer};
 use super::type_key::TypeKey;
-use crate::tensor::Tensor;
+use ms_ops::tensor::Tensor;
 use std::sync::Arc;
 
 /// A cell of one argument, as a field of another cell: the callee of `self.fc1(&x)`.

@@ -1,8 +1,8 @@
 //! Defines cells: networks as values, with parameters found by the types of their fields.
 
 use super::arg::{Arg, CellId, Name, Sink, Training, Visitor};
-use crate::error::{Code, Error, OrRaise, Result, raise};
-use crate::tensor::{DType, DispatchMode, Eagerly, IntoDevice, Parameter, Tensor, dispatch_mode, with_dispatcher};
+use ms_ir::error::{Code, Error, OrRaise, Result, raise};
+use ms_ops::tensor::{DType, DispatchMode, Eagerly, IntoDevice, Parameter, Tensor, dispatch_mode, with_dispatcher};
 use rustc_hash::FxHashSet;
 use std::any::Any;
 use std::fmt;
@@ -104,7 +104,7 @@ pub fn convert(parameters: &[Parameter], dtype: DType) {
         for parameter in parameters {
             let value = parameter.load();
             if value.dtype().is_float() && value.dtype() != dtype {
-                parameter.retype(crate::ops::cast(&value, dtype));
+                parameter.retype(ms_ops::ops::cast(&value, dtype));
             }
         }
     });
@@ -142,7 +142,7 @@ impl Visitor for FirstCell {
 
 /// Makes a generator part of checkpoints, alone or as the field of a cell.
 #[diagnostic::do_not_recommend]
-impl Cell for crate::ops::random::Generator {}
+impl Cell for ms_ops::ops::random::Generator {}
 
 struct Names {
     path: Vec<String>,

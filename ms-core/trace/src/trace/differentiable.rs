@@ -1,8 +1,8 @@
 //! Defines the targets of derivatives, and their gradients.
 
 use super::{Arg, Cell, Sink, Tree, leaves};
-use crate::error::{Code, Error, Result};
-use crate::tensor::{Parameter, Tensor, WeakParameter};
+use ms_ir::error::{Code, Error, Result};
+use ms_ops::tensor::{Parameter, Tensor, WeakParameter};
 
 /// The targets of a derivative, in order.
 #[derive(Default)]

@@ -2,9 +2,9 @@
 
 use super::arg::{Arg, CellId, Name, Sink, Visitor};
 use super::cell::Cell;
-use crate::error::{Code, Error, raise};
-use crate::ops::GradientHook;
-use crate::tensor::{Parameter, SlotId, Tensor};
+use ms_ir::error::{Code, Error, raise};
+use ms_ops::ops::GradientHook;
+use ms_ops::tensor::{Parameter, SlotId, Tensor};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::fmt;
 use std::marker::PhantomData;

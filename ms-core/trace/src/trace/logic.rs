@@ -5,8 +5,8 @@
 //! expansion is an `if` with a value instead, whose arms have the values [`truth`] and [`known`].
 
 use super::region::{Branch, Condition, Decision, Host, OnTensor, Open, Reach};
-use crate::ops;
-use crate::tensor::Tensor;
+use ms_ops::ops;
+use ms_ops::tensor::Tensor;
 use std::panic::Location;
 
 /// The result of `a && b` and `a || b`: a bool for two bools, and a tensor otherwise.

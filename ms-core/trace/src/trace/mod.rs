@@ -16,7 +16,6 @@ mod tracer;
 mod tuples;
 mod type_key;
 
-pub use crate::ops::compare::{Case, Compare, Equals, Ordered, Subject, case, matched};
 pub use arg::{
     Arg, ArgumentNames, CellId, ComputeDType, Frozen, Name, PerParameter, Sink, Size, Sizes, Training, Tree, Visitor,
     leaves, visited,
@@ -28,6 +27,7 @@ pub use differentiable::{Differentiable, Gradients, Target, Wrt};
 pub use hooks::{Hook, HookHandle, Hooks, generation, hooks_of, hooks_refused};
 pub use hyper_map::{FromValue, HyperMap, Kind, Map, MultitypeFuncGraph, Number, Overload, Structure, Value};
 pub use logic::{Combine, Known, Logic, Truth, and, known, or, truth};
+pub use ms_ops::ops::compare::{Case, Compare, Equals, Ordered, Subject, case, matched};
 pub use paths::{cell_path, receiver};
 pub use region::{
     Advances, AdvancesNothing, Alike, Any, AsksAny, AsksWrites, Assertion, Bound, Branch, Carry, Condition, Counting,
@@ -46,8 +46,8 @@ pub use type_key::{TypeKey, type_key};
 #[doc(hidden)]
 pub use tuples::tuples_of;
 
-use crate::error::{Code, Error, Result};
-use crate::tensor::{Tensor, Type};
+use ms_ir::error::{Code, Error, Result};
+use ms_ops::tensor::{Tensor, Type};
 
 /// Checks that `value` may be written into a parameter of type `slot`.
 ///

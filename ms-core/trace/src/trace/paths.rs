@@ -5,7 +5,7 @@
 
 use super::arg::{CellId, Name, Sink, Visitor};
 use super::cell::join;
-use crate::tensor::{Parameter, Tensor};
+use ms_ops::tensor::{Parameter, Tensor};
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,7 +1,7 @@
 //! Defines the arguments and results of the bodies of compiled functions.
 
 use super::Tree;
-use crate::error::{Error, Result, catch, raise};
+use ms_ir::error::{Error, Result, catch, raise};
 use std::ops::Deref;
 
 /// An argument for the body.

@@ -2,8 +2,8 @@
 
 use super::arg::{Size, Sizes};
 use super::type_key::TypeKey;
-use crate::error::{Code, Error};
-use crate::tensor::{Dim, Parameter, Tensor, Type};
+use ms_ir::error::{Code, Error};
+use ms_ops::tensor::{Dim, Parameter, Tensor, Type};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::any::TypeId;
@@ -285,7 +285,7 @@ mod tests {
     fn the_first_place_of_a_tensor_is_found_among_few_and_many() {
         for count in [2, FEW - 1, FEW, FEW + 1, 5 * FEW] {
             let apart: Vec<usize> = (0..count).collect();
-            assert_eq!(sign(&apart), vec![TENSOR | (crate::tensor::DType::F32 as u64) << 32; count]);
+            assert_eq!(sign(&apart), vec![TENSOR | (ms_ops::tensor::DType::F32 as u64) << 32; count]);
             for (from, to) in [(0, count - 1), (count / 2, count - 1), (0, 1)] {
                 let mut numbers = apart.clone();
                 numbers[to] = from;

@@ -1,8 +1,8 @@
 //! Analyses activity: gradients flow through the values of a graph that depend on an input of interest and on which an
 //! output of interest depends.
 
-use crate::ir::{Graph, Node};
-use crate::ops::{self, Control, Derivative, Loop};
+use ms_ir::{Graph, Node};
+use ms_ops::ops::{self, Control, Derivative, Loop};
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! Expands composites: replaces their nodes by their bodies.
 
-use crate::error::Result;
-use crate::ir::{Graph, Node, Rewriter, Type, rewrite_inside_out, subgraphs};
-use crate::ops::{Body, Lowering, OpDef, definition, infer};
 use crate::trace::body_graph;
+use ms_ir::error::Result;
+use ms_ir::{Graph, Node, Rewriter, Type, rewrite_inside_out, subgraphs};
+use ms_ops::ops::{Body, Lowering, OpDef, definition, infer};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::panic::Location;

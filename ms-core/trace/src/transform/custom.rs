@@ -5,10 +5,10 @@ use super::linear::{not_linear, transpose};
 use super::regions::{chosen, placed, positions};
 use super::reverse::{Pull, Reverse, Wanted, flags};
 use super::split::{pruned, trimmed};
-use crate::error::{Code, Error, Result};
-use crate::ir::{Graph, Node};
-use crate::ops::{Control, CustomVjp};
-use crate::tensor::{Tensor, Type};
+use ms_ir::error::{Code, Error, Result};
+use ms_ir::{Graph, Node};
+use ms_ops::ops::{Control, CustomVjp};
+use ms_ops::tensor::{Tensor, Type};
 use smallvec::SmallVec;
 use std::sync::Arc;
 

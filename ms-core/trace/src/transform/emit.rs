@@ -1,10 +1,10 @@
 //! Emits nodes of transforms into the graph under construction.
 
-use crate::error::Result;
-use crate::ir::{Graph, Node};
-use crate::ops::{self, Control};
-use crate::tensor::{Dim, Tensor, Type};
 use crate::trace::Tracer;
+use ms_ir::error::Result;
+use ms_ir::{Graph, Node};
+use ms_ops::ops::{self, Control};
+use ms_ops::tensor::{Dim, Tensor, Type};
 use std::panic::Location;
 use std::rc::Rc;
 use std::sync::Arc;

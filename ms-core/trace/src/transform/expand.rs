@@ -1,9 +1,9 @@
 //! Expands transforms, which are nodes of a graph.
 
 use super::{forward, reverse, vmap};
-use crate::error::Result;
-use crate::ir::{Graph, Node, Rewriter, rewrite_inside_out, subgraphs};
-use crate::ops::{Control, TransformNode};
+use ms_ir::error::Result;
+use ms_ir::{Graph, Node, Rewriter, rewrite_inside_out, subgraphs};
+use ms_ops::ops::{Control, TransformNode};
 use std::borrow::Cow;
 
 /// Expands the transform nodes of the graph and of all graphs in it. Each is expanded innermost first, once even if it

@@ -8,11 +8,11 @@ use super::reverse::value_and_grad;
 use super::split::{pruned, trimmed};
 use super::tape::{RuleEntry, no_derivative};
 use super::vanishing::vanishes;
-use crate::error::{Code, Error, Result};
-use crate::ir::{Graph, Memo, ValueId};
-use crate::ops::{self, Derivative, Lowering, OpDef, Vjp};
-use crate::tensor::{Attrs, Op, Tensor, Type, apply};
 use crate::trace;
+use ms_ir::error::{Code, Error, Result};
+use ms_ir::{Graph, Memo, ValueId};
+use ms_ops::ops::{self, Derivative, Lowering, OpDef, Vjp};
+use ms_ops::tensor::{Attrs, Op, Tensor, Type, apply};
 use smallvec::SmallVec;
 use std::panic::Location;
 

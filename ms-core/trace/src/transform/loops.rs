@@ -10,11 +10,11 @@ use super::emit::{emit, nothing, tracer, zeros};
 use super::regions::placed;
 use super::reverse::{Differentiated, Pull, Reverse, Wanted, input_types};
 use super::split::{Policy, Residual};
-use crate::error::Result;
-use crate::ir::{Graph, Node};
-use crate::ops::{Control, Loop, constant_node};
-use crate::tensor::{DType, Literal, Tensor, Type};
 use crate::trace;
+use ms_ir::error::Result;
+use ms_ir::{Graph, Node};
+use ms_ops::ops::{Control, Loop, constant_node};
+use ms_ops::tensor::{DType, Literal, Tensor, Type};
 use std::sync::Arc;
 
 /// The components of the backward scan. Positions are those of the body's inputs.

@@ -1,8 +1,8 @@
 //! Finds inputs of graphs of which a run may read only a small part.
 
 use super::emit::is_stack;
-use crate::ir::{Graph, Node, Type, ValueId};
-use crate::ops::{self, Control, Derivative};
+use ms_ir::{Graph, Node, Type, ValueId};
+use ms_ops::ops::{self, Control, Derivative};
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -5,11 +5,11 @@ use super::reads::{added_inside, without_stacks};
 use super::reverse::{Differentiated, Length, Pull, Reverse, Wanted, input_types, lengths_inside};
 use super::split::{Policy, Residual};
 use super::stacks::{zero_stack, zeros_of};
-use crate::error::{Code, Error, Result};
-use crate::ir::{Graph, Node};
-use crate::ops::Control;
-use crate::tensor::{Tensor, Type};
 use crate::trace;
+use ms_ir::error::{Code, Error, Result};
+use ms_ir::{Graph, Node};
+use ms_ops::ops::Control;
+use ms_ops::tensor::{Tensor, Type};
 use smallvec::SmallVec;
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! Substitutes symbolic sizes in graphs and checks them.
 
-use crate::error::{Code, Error, Result};
-use crate::ir::{Graph, Node, ValueId, subgraphs};
-use crate::ops;
-use crate::tensor::{Dim, Type};
+use ms_ir::error::{Code, Error, Result};
+use ms_ir::{Graph, Node, ValueId, subgraphs};
+use ms_ops::ops;
+use ms_ops::tensor::{Dim, Type};
 use rustc_hash::FxHashMap;
 
 /// Substitutes these sizes for symbols, and checks the assumptions of tracing about equal sizes.

@@ -2,9 +2,9 @@
 //! runs when the gradients of the results are available.
 
 use super::emit::is_stack;
-use crate::ir::{Def, Graph, Inst, KernelBuilder, LaneAxis, Node, NodeId, Scope, Val, ValueId};
-use crate::ops::{self, Lowering};
-use crate::stored::stored;
+use ms_ir::stored::stored;
+use ms_ir::{Def, Graph, Inst, KernelBuilder, LaneAxis, Node, NodeId, Scope, Val, ValueId};
+use ms_ops::ops::{self, Lowering};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;

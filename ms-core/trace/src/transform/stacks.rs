@@ -2,11 +2,11 @@
 //! stack, so gradients of stacks are scans.
 
 use super::emit::{emit, is_stack, zeros};
-use crate::error::Result;
-use crate::ir::{Def, Graph, Node, ValueId};
-use crate::ops::{self, Control, Loop};
-use crate::tensor::{Tensor, Type};
 use crate::trace;
+use ms_ir::error::Result;
+use ms_ir::{Def, Graph, Node, ValueId};
+use ms_ops::ops::{self, Control, Loop};
+use ms_ops::tensor::{Tensor, Type};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! Finds inputs whose gradients are zero because every path to the results contains a step function: an op that is
 //! constant almost everywhere.
 
-use crate::ir::{Graph, Node};
-use crate::ops::{self, Control, Derivative, TransformNode};
-use crate::tensor::Op;
+use ms_ir::{Graph, Node};
+use ms_ops::ops::{self, Control, Derivative, TransformNode};
+use ms_ops::tensor::Op;
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::panic::Location;

@@ -2,10 +2,10 @@
 
 use super::emit::is_stack;
 use super::stacks;
-use crate::error::{Code, Error, Result};
-use crate::ops::{self, Derivative, Part, Vjp};
-use crate::tensor::{Attrs, Op, Tensor};
 use crate::trace::Tracer;
+use ms_ir::error::{Code, Error, Result};
+use ms_ops::ops::{self, Derivative, Part, Vjp};
+use ms_ops::tensor::{Attrs, Op, Tensor};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::panic::Location;

@@ -1,10 +1,10 @@
 //! Compares derivatives of graphs with regions with central differences, to the third order.
 
 use super::{differentiate, jvp, value_and_grad};
-use crate::ir::{Def, Graph, Type, subgraphs};
-use crate::ops::{self, evaluate_graph, parse_graph, verify};
-use crate::tensor::{Array, DType};
 use crate::trace;
+use ms_ir::{Def, Graph, Type, subgraphs};
+use ms_ops::ops::{self, evaluate_graph, parse_graph, verify};
+use ms_ops::tensor::{Array, DType};
 
 /// Graphs of float inputs, all of type f64[], with points to differentiate at.
 pub(super) const GRAPHS: &[(&str, &str, &[&[f64]])] = &[
@@ -272,7 +272,7 @@ fn recomputing_survives_the_passes() {
     for (node, times) in [("recompute", 2), ("call", 1)] {
         let graph = parse_graph(&text.replace("NODE", node)).expect(node);
         let both = value_and_grad(&graph, &[0], 1, false, true).expect(node);
-        let both = crate::passes::optimize(both, &crate::optimize::PassContext::default());
+        let both = crate::passes::optimize(both, &ms_compile::optimize::PassContext::default());
         let graphs = subgraphs(&both).into_iter().map(|it| &**it).chain([&both]);
         let exps = graphs.flat_map(Graph::nodes).filter(|(_, node)| node.op == ops::EXP.op()).count();
         assert_eq!(exps, times, "{node}: {both}");

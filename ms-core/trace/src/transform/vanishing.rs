@@ -2,9 +2,9 @@
 //! not show.
 
 use super::composite::expand_composites;
-use crate::error::Result;
-use crate::ir::{Graph, Node};
-use crate::ops::{Derivative, definition, has_steps, literal_of, sums_operands};
+use ms_ir::error::Result;
+use ms_ir::{Graph, Node};
+use ms_ops::ops::{Derivative, definition, has_steps, literal_of, sums_operands};
 
 /// The known facts about a value.
 #[derive(Clone, Copy, Default)]

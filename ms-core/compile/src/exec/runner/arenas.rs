@@ -6,8 +6,8 @@
 //! On a device, every run allocates an arena and releases it when the run is submitted. It is freed after the run in
 //! stream order, and the next run on the stream may get the same memory.
 
-use crate::error::Result;
-use crate::tensor::{MemorySpace, Storage};
+use ms_ir::data::{MemorySpace, Storage};
+use ms_ir::error::Result;
 use std::sync::{Mutex, PoisonError};
 
 /// The minimum size in bytes of host arenas that are shared. Executables cache smaller ones, which is faster.

@@ -1,9 +1,9 @@
 //! Checks the bounds of the steps of routines.
 
-use crate::error::{Code, Error, Result};
-use crate::ir::{Contraction, Kernel, LaneAxis, Param, Role};
 use crate::lower::{Argument, Buffer, BufferId, KernelCall, Place, Plan, Routine, Span, View, value_bytes};
-use crate::tensor::Type;
+use ms_ir::data::Type;
+use ms_ir::error::{Code, Error, Result};
+use ms_ir::{Contraction, Kernel, LaneAxis, Param, Role};
 
 /// Checks the bounds in one routine of a plan.
 #[derive(Clone, Copy)]

@@ -1,7 +1,7 @@
 //! Detects copy kernels, which are skipped if their results share the memory of their operands.
 
-use crate::ir::{Inst, Kernel, Role};
 use crate::lower::Argument;
+use ms_ir::{Inst, Kernel, Role};
 use smallvec::SmallVec;
 
 /// Returns the params of each source and destination of a kernel that only copies elements. Both have equal strides.

@@ -3,7 +3,7 @@
 use super::{ANY, Input, Output};
 use crate::exec::Donation;
 use crate::lower::Reuse;
-use crate::tensor::Array;
+use ms_ir::data::Array;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 

@@ -1,10 +1,10 @@
 //! Provides an entry point for fuzzers: bytes are either a stored program that can be loaded, or rejected.
 
 use super::PlanExecutable;
-use crate::error::Result;
 use crate::exec::{Check, ContractionOperand, Driver, LibraryCall, MemoryView, PlanProgram, StoredProgram};
-use crate::ir::Contraction;
-use crate::tensor::MemorySpace;
+use ms_ir::Contraction;
+use ms_ir::data::MemorySpace;
+use ms_ir::error::Result;
 use std::sync::Arc;
 
 /// Decodes bytes as the stored program of a backend that runs plans, and returns whether they are valid. A valid plan

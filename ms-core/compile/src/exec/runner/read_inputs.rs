@@ -1,6 +1,6 @@
 //! Finds the inputs of a run that writes none of them by addresses in their memory.
 
-use crate::tensor::{Array, Storage};
+use ms_ir::data::{Array, Storage};
 use std::cell::OnceCell;
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ impl<'a> ReadInputs<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tensor::{DType, Scalar};
+    use ms_ir::data::{DType, Scalar};
 
     #[test]
     fn blocks_contain_their_addresses() {

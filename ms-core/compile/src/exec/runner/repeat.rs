@@ -6,8 +6,8 @@
 //! copied to the loop's results, unless they are there already.
 
 use super::run::{Patch, Run};
-use crate::error::{Code, Error, Missing, Result};
 use crate::exec::Driver;
+use ms_ir::error::{Code, Error, Missing, Result};
 use smallvec::SmallVec;
 
 /// A loop. Words are numbered as in the template.

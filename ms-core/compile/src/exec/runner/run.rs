@@ -3,14 +3,14 @@
 use super::read_inputs::ReadInputs;
 use super::repeat::Repeated;
 use super::stack::Stacks;
-use crate::error::{Missing, Result};
 use crate::exec::{
     Check, ContractionOperand, Driver, EpilogueCall, EpilogueWords, KernelLaunch, LibraryCall, MemoryView,
 };
-use crate::ir::Contraction;
 use crate::lower::Place;
-use crate::ops::definition;
-use crate::tensor::{Array, DType, Layout, Storage, Type};
+use ms_ir::Contraction;
+use ms_ir::data::{Array, DType, Layout, Storage, Type};
+use ms_ir::error::{Missing, Result};
+use ms_ops::ops::definition;
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;

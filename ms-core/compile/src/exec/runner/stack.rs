@@ -3,8 +3,8 @@
 //! A buffer holds the number of a stack. Stacks that a routine opens and does not return are closed when it ends, so
 //! numbers follow the nesting of calls.
 
-use crate::error::{Code, Error, Result};
-use crate::tensor::{MemorySpace, Storage};
+use ms_ir::data::{MemorySpace, Storage};
+use ms_ir::error::{Code, Error, Result};
 
 /// Approximate size in bytes of the first chunk of a stack; each further one is twice as large.
 const FIRST_CHUNK: usize = 2 << 10;

@@ -11,13 +11,13 @@
 
 mod rows;
 
-use crate::ir::{Contraction, Precision};
 use crate::lower::domain::{Domain, Part};
 use crate::lower::flat::{Access, Flat, Kind, NodeIndex, ValueIndex};
 use crate::lower::group::{Group, Groups, operand_part, result_part};
 use crate::lower::plan::image_axes;
 use crate::target::Target;
-use crate::tensor::{Layout, Shape, Strides};
+use ms_ir::data::{Layout, Shape, Strides};
+use ms_ir::{Contraction, Precision};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 

@@ -5,12 +5,12 @@
 //! reads no other rows. Its values are equal to those of the same kernel in a separate step.
 
 use super::{Epilogue, Found, Read, Search, fits};
-use crate::ir::{Contraction, Precision};
 use crate::lower::domain::{Domain, Part};
 use crate::lower::flat::{Flat, Kind, NodeIndex};
 use crate::lower::group::Groups;
 use crate::lower::plan::EpilogueLoops;
-use crate::tensor::Shape;
+use ms_ir::data::Shape;
+use ms_ir::{Contraction, Precision};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 

@@ -9,12 +9,12 @@ use super::flat::{Access, Accesses, Check, CheckIndex, Flat, FlatNode, Kind, Ori
 use super::gather::GatherWalk;
 use super::plan::is_stack;
 use super::routines::Routines;
-use crate::error::{Code, Error, Result};
-use crate::ir::{ContractionRanks, Graph, Inst, KernelBuilder, LaneAxis, Node, Scope, Val, ValueId, run_multiple};
-use crate::ops::host::check_positions;
-use crate::ops::{Lowering, ReduceRule, definition};
 use crate::target::Target;
-use crate::tensor::{Attrs, DType, Layout, Literal, Scalar, Shape, Strides, Type};
+use ms_ir::data::{Attrs, DType, Layout, Literal, Scalar, Shape, Strides, Type};
+use ms_ir::error::{Code, Error, Result};
+use ms_ir::{ContractionRanks, Graph, Inst, KernelBuilder, LaneAxis, Node, Scope, Val, ValueId, run_multiple};
+use ms_ops::ops::host::check_positions;
+use ms_ops::ops::{Lowering, ReduceRule, definition};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
 

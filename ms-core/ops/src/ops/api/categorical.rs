@@ -1,11 +1,11 @@
 //! Categorical sampling: `categorical` from logits, `multinomial` from weights.
 
 use super::random::{Generator, default_generator};
-use crate::error::{Code, called};
 use crate::ops::core::axis::refusal;
 use crate::ops::primitive::class_weights::weights;
 use crate::ops::{cast, cumsum, expand_dims, keepdims, select, sum, topk};
 use crate::tensor::{AsTensor, DType, Dim, Dims, Tensor};
+use ms_ir::error::{Code, called};
 
 impl Generator {
     /// Samples classes from logits: class `i` of a row has the probability `softmax(row)[i]`.

@@ -1,6 +1,5 @@
 //! Indexing, `x.at(i)` and `x.i((.., 0..3, -1))`, and functional updates of selections.
 
-use crate::error::{Result, called};
 use crate::ops::core::axis::named;
 use crate::ops::core::rules::broadcast_dims;
 use crate::ops::primitive::gather::check_index;
@@ -9,6 +8,7 @@ use crate::ops::{
     IntoOperand, broadcast_to, cast, dynamic_update_slice, iota, permute, reshape, select, stack, update, wrapping,
 };
 use crate::tensor::{DType, Dim, Dims, Index, IntoIndices, Selection, Tensor};
+use ms_ir::error::{Result, called};
 use smallvec::SmallVec;
 
 impl Tensor {

@@ -7,10 +7,10 @@
 //! assert_eq!(ops::pow(&x, 3.).to_vec::<f32>(), [1., 8., 64.]);
 //! ```
 
-use crate::error::{Code, Error};
 use crate::ops::composite::nn::{BatchStatistics, CrossEntropy, Reduction};
 use crate::ops::{ConvOptions, IntoAxes, IntoOperand, Keepdims, PoolOptions, ReduceAxes};
 use crate::tensor::{AsTensor, DType, IntoDims, NewShape, Scalar, Tensor, refused};
+use ms_ir::error::{Code, Error};
 
 /// Declares the objects without attributes: functions whose arguments are all tensors.
 macro_rules! primitive_objects {

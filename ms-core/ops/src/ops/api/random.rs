@@ -23,13 +23,13 @@
 //! ```
 
 pub use super::categorical::{categorical, multinomial};
-use crate::error::OrRaise;
 use crate::ops::core::philox::philox4x32;
 use crate::ops::primitive::distribution::{
     RANDOM_BERNOULLI, RANDOM_BITS, RANDOM_INTEGERS, RANDOM_NORMAL, RANDOM_UNIFORM,
 };
 use crate::ops::{OpDef, add, argsort};
 use crate::tensor::{Attr, Attrs, DType, IntoDims, Parameter, Role, Tensor, apply1};
+use ms_ir::error::OrRaise;
 use std::cell::RefCell;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,8 +1,8 @@
 //! Iteration over the first axis.
 
-use crate::error::{Code, OrRaise};
 use crate::ops::core::axis::refusal;
 use crate::tensor::Tensor;
+use ms_ir::error::{Code, OrRaise};
 use std::ops::Range;
 
 /// An iterator over the slices along a tensor's first axis; see [`Tensor::rows`].

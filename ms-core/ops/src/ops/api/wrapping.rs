@@ -9,7 +9,6 @@
 //! assert_eq!(ops::wrapping::gather(&x, tensor![-1], 0).to_vec::<i64>(), [3, 4]);
 //! ```
 
-use crate::error::{Code, Error, OrRaise, Result};
 use crate::ops::core::axis::named;
 use crate::ops::core::rules::broadcast_dims;
 use crate::ops::{
@@ -17,6 +16,7 @@ use crate::ops::{
     normalize_axis,
 };
 use crate::tensor::{AsTensor, Attrs, Dims, Tensor, apply1};
+use ms_ir::error::{Code, Error, OrRaise, Result};
 
 /// Applies [`ops::gather`](crate::ops::gather); negative positions count from the end.
 ///

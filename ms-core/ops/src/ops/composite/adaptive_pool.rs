@@ -1,10 +1,10 @@
 //! Adaptive max pooling: windows that cover an axis evenly.
 
 use super::convolution::ranked;
-use crate::error::{Code, Error, called};
 use crate::ops::core::axis::named;
 use crate::ops::{PoolOptions, max_pool, wrapping};
 use crate::tensor::{AsTensor, Shape, Tensor, refused};
+use ms_ir::error::{Code, Error, called};
 
 /// Returns the maxima of `output_size` windows along each spatial axis of `[n, c, spatial..]`. The windows cover the
 /// axis evenly: window `i` is from `floor(i * size / count)` to `ceil((i + 1) * size / count)`.

@@ -1,6 +1,5 @@
 //! Composed arithmetic functions.
 
-use crate::error::{Code, Error, OrRaise, called, raise};
 use crate::ops::core::operand::Operand;
 use crate::ops::core::rules::{Interval, check_interval};
 use crate::ops::core::wide::{result_dtype, rounded, widened};
@@ -9,6 +8,7 @@ use crate::ops::{
     less_equal, log, log1p, logical_and, logical_or, matmul, mul, pow, reshape, select, squeeze, sub, sum,
 };
 use crate::tensor::{AsTensor, Tensor, broadcast_shapes};
+use ms_ir::error::{Code, Error, OrRaise, called, raise};
 use std::borrow::Cow;
 use std::f64::consts::{LN_2, LN_10};
 

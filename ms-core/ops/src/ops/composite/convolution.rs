@@ -1,6 +1,5 @@
 //! Convolutions with options and biases, and transposed convolutions.
 
-use crate::error::{Code, Error, Result, called};
 use crate::ops::core::axis::{named, refusal};
 use crate::ops::core::rules::{check_dims, check_not_zero};
 use crate::ops::core::wide::Inner;
@@ -10,6 +9,7 @@ use crate::ops::{
     Batching, CONV, CONV_INPUT_GRAD, Derivative, PadMode, Sample, SampleInput, Vjp, add, cast, pad, reshape, sum_axes,
 };
 use crate::tensor::{AsTensor, Dim, Dims, Scalar, Shape, Tensor, apply1, first_poisoned};
+use ms_ir::error::{Code, Error, Result, called};
 use smallvec::smallvec;
 
 /// Options of a convolution: strides, padding on both sides, dilation, groups.

@@ -1,10 +1,10 @@
 //! Creation of tensors by ops, which are part of the graph while tracing.
 
-use crate::error::{Code, called, raise};
 use crate::ops::core::axis::refusal;
 use crate::ops::primitive::iota::spaced;
 use crate::ops::{full, full_of, iota};
 use crate::tensor::{AsTensor, DType, Dim, IntoDims, Number, Scalar, Tensor, bf16, f16, is_host_only};
+use ms_ir::error::{Code, called, raise};
 
 /// Returns zeros in f32.
 ///

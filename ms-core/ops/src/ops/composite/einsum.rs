@@ -1,11 +1,11 @@
 //! Einsum: sums of products of tensors by labels of their axes.
 
 use super::triangle::diagonal;
-use crate::error::{Code, Error, OrRaise, Result, called};
 use crate::ops::core::rules::broadcast_dims;
 use crate::ops::primitive::contract::contract;
 use crate::ops::{broadcast_to, cast, mul, permute, reshape, sum_axes};
 use crate::tensor::{AsTensor, Dim, Dims, Tensor, promote};
+use ms_ir::error::{Code, Error, OrRaise, Result, called};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Labels of the axes of one operand. Digits stand for the axes of an ellipsis, counted from its end.

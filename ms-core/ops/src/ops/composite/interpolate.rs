@@ -1,10 +1,10 @@
 //! Interpolation: resizing of images.
 
-use crate::error::{Code, called, raise};
 use crate::ops::core::axis::refusal;
 use crate::ops::core::rules::check_not_zero;
 use crate::ops::{arange, cast, clamp_min, floor_div, minimum, reshape, size, wrapping};
 use crate::tensor::{AsTensor, DType, Dim, Dims, IntoDims, Tensor};
+use ms_ir::error::{Code, called, raise};
 
 /// The interpolation between elements.
 ///

@@ -1,6 +1,5 @@
 //! Repetition, rotation and padding, composed of views, `concat` and `gather`.
 
-use crate::error::{Code, OrRaise, called, raise};
 use crate::ops::core::axis::{named, refusal};
 use crate::ops::core::rules::check_not_zero;
 use crate::ops::primitive::slice::narrow;
@@ -9,6 +8,7 @@ use crate::ops::{
     update, wrapping,
 };
 use crate::tensor::{AsTensor, DType, Dim, Dims, IntoDims, Scalar, Tensor, try_room};
+use ms_ir::error::{Code, OrRaise, called, raise};
 
 /// Repeats `x` `reps[i]` times along axis `i`, as NumPy's `tile`.
 ///

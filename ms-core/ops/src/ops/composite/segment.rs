@@ -1,6 +1,5 @@
 //! Segment reductions and scatter reductions: elements with a common position are reduced to one.
 
-use crate::error::{Code, called, raise};
 use crate::ops::core::axis::refusal;
 use crate::ops::core::rules::may_equal;
 use crate::ops::{
@@ -8,6 +7,7 @@ use crate::ops::{
     scatter_mul, zeros_like,
 };
 use crate::tensor::{AsTensor, DType, Dim, Dims, Kind, Scalar, Tensor};
+use ms_ir::error::{Code, called, raise};
 use smallvec::smallvec;
 
 /// The reduction of elements with a common position.

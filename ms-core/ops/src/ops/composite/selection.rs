@@ -1,12 +1,12 @@
 //! Ops with data-dependent result sizes: eager without a size, and in graphs with a given size.
 
-use crate::error::{Code, OrRaise, Result, called, raise};
 use crate::ops::core::axis::{named, refusal};
 use crate::ops::{
     IntoOperand, arange, broadcast_to, cast, cumsum, full_of, maximum, minimum, reshape, select, stack, wrapping,
 };
 use crate::tensor::{Array, AsTensor, DType, Element, IntoShape, Tensor, broadcast_shapes, try_filled};
-use crate::with_element;
+use ms_ir::error::{Code, OrRaise, Result, called, raise};
+use ms_ir::with_element;
 
 /// Returns the positions of the nonzero elements, in row-major order: i64 `[count, rank]`.
 ///

@@ -1,11 +1,11 @@
 //! Changes of shape that are views, composed of `reshape`, `slice` and `permute`.
 
-use crate::error::{Code, Error, OrRaise, Result, called};
 use crate::ops::core::axis::named;
 use crate::ops::core::rules::check_not_zero;
 use crate::ops::primitive::slice::select_ranges;
 use crate::ops::{IntoAxes, broadcast_to, normalize_axes, reshape};
 use crate::tensor::{AsTensor, Dim, Dims, Index, IntoDims, NewShape, Selection, Tensor, refused};
+use ms_ir::error::{Code, Error, OrRaise, Result, called};
 use smallvec::SmallVec;
 
 /// Infers the dimension of `-1` from a number of elements.

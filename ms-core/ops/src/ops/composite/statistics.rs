@@ -1,11 +1,11 @@
 //! Mean, variance, and norms.
 
-use crate::error::{OrRaise, called};
 use crate::ops::composite::largest::largest_finite;
 use crate::ops::core::rules::{Interval, check_interval};
 use crate::ops::primitive::reduction::axes_of;
 use crate::ops::{Keepdims, ReduceAxes, max, maximum, min, over_size, select, size, sqrt, sum_axes};
 use crate::tensor::{AsTensor, DType, Dim, Tensor};
+use ms_ir::error::{OrRaise, called};
 use smallvec::SmallVec;
 
 /// The arguments of a reduction: a tensor of floats, the reduced axes, the number of elements per result, and the dtype

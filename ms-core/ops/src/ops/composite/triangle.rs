@@ -1,10 +1,10 @@
 //! Triangles and diagonals of matrices, and masks.
 
-use crate::error::{Code, called, raise};
 use crate::ops::core::axis::refusal;
 use crate::ops::primitive::iota::spaced;
 use crate::ops::{IntoOperand, concat, eye_of, full_of, greater_equal, iota, reshape, select, size, wrapping};
 use crate::tensor::{AsTensor, DType, Dim, Scalar, Tensor, WithStep};
+use ms_ir::error::{Code, called, raise};
 
 /// Creates an `n` by `m` mask that is true where column minus row is at most `k`.
 #[track_caller]

@@ -1,9 +1,9 @@
 //! Parameter updates of optimisers.
 
-use crate::error::{Code, Error, OrRaise, called, raise};
 use crate::ops::core::wide::Inner;
 use crate::ops::{Batching, Derivative, Sample, SampleInput, maximum};
 use crate::tensor::{Attrs, DType, Outputs, Tensor, apply};
+use ms_ir::error::{Code, Error, OrRaise, called, raise};
 use smallvec::SmallVec;
 
 /// A parameter update by Adam (Kingma and Ba 2015), with the scalars of a step that all parameters share. All tensors

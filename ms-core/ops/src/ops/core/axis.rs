@@ -1,7 +1,7 @@
 //! Axis arguments of ops, and errors of composed ops.
 
-use crate::error::{Code, Error, Result};
 use crate::tensor::{Tensor, Type};
+use ms_ir::error::{Code, Error, Result};
 use smallvec::SmallVec;
 
 /// Normalises an axis of a tensor of `rank`; negative axes count from the end.

@@ -1,8 +1,8 @@
 //! Batching rules of primitives, for `vmap`.
 
-use crate::error::{Code, Error, Result};
 use crate::ops::{Lowering, OpDef, cast, concat, definition, expand_dims, full_of, iota, matmul, reshape, transpose};
 use crate::tensor::{Attr, Attrs, DType, Dim, Dims, Op, Outputs, Scalar, Tensor, Type, apply};
+use ms_ir::error::{Code, Error, Result};
 use smallvec::SmallVec;
 
 /// The batching rule of an op. Under `vmap`, some operands have an additional first axis, the lane axis.

@@ -1,9 +1,9 @@
 //! The verifier of graphs: their structure, and every node against its op's definition.
 
-use crate::error::{Code, Error, Result};
-use crate::ir::{Graph, Node, defects, subgraphs, verify_structure, verify_structure_of_one};
 use crate::ops::{FORMULA, Lowering, OpDef, Regions, Types, by_number, definition};
 use crate::tensor::{Attrs, Dim, Op, Type};
+use ms_ir::error::{Code, Error, Result};
+use ms_ir::{Graph, Node, defects, subgraphs, verify_structure, verify_structure_of_one};
 use rustc_hash::FxHashMap;
 use std::ops::RangeInclusive;
 

@@ -2,9 +2,9 @@
 
 use super::axis::named;
 use super::host::dense;
-use crate::error::Result;
 use crate::ops::{Arrays, Lowering, OpDef};
 use crate::tensor::{Array, Attrs, DType, Tensor, apply1};
+use ms_ir::error::Result;
 use smallvec::smallvec;
 
 /// The check of [`Lowering::Check`].

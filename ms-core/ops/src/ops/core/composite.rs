@@ -2,11 +2,11 @@
 
 use super::reference::ReferenceDispatcher;
 use super::{Arrays, OpDef, Types, flops, has_product, infer};
-use crate::error::{Code, Error, OrRaise, Result, abandon, collecting};
 use crate::ops::definition;
 use crate::tensor::{
     Array, Attrs, Dispatcher, OpCall, Outputs, Parameter, Tensor, Traced, Type, apply, with_dispatcher,
 };
+use ms_ir::error::{Code, Error, OrRaise, Result, abandon, collecting};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::cell::Cell;

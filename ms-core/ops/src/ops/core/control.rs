@@ -1,13 +1,13 @@
 //! Control flow: how nodes run their regions.
 
 use super::Lowering;
-use crate::ir::Node;
 use crate::ops::{
     CALL, CALL_NO_INLINE, CUSTOM_VJP, CustomVjp, IF, JVP, Lane, RECOMPUTE, SCAN, VALUE_AND_GRAD, VMAP, WHILE,
     definition,
 };
 use crate::ops::{jvp, scan, value_and_grad, vmap, while_loop};
 use crate::tensor::{Attrs, Dim, Op};
+use ms_ir::Node;
 use std::ops::Range;
 
 /// The way in which a node runs its regions, with the attributes of its op.

@@ -1,10 +1,10 @@
 //! The definition of an op.
 
-use crate::error::Result;
-use crate::ir::{ContractionRanks, Graph, KernelBuilder, Precision, Reducer, Val};
 use crate::ops::Batching;
 use crate::ops::{Body, Control, Effects, ImageForm, ImageRule, Part, Sample};
 use crate::tensor::{Array, Attrs, DType, Layout, Literal, Op, OpInfo, Tensor, Type};
+use ms_ir::error::Result;
+use ms_ir::{ContractionRanks, Graph, KernelBuilder, Precision, Reducer, Val};
 use smallvec::SmallVec;
 use std::sync::Arc;
 

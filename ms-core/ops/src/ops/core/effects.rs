@@ -1,7 +1,7 @@
 //! Side effects of ops.
 
-use crate::ir::{Graph, subgraphs};
 use crate::ops::definition;
+use ms_ir::{Graph, subgraphs};
 
 /// The side effects of an op, as a set.
 ///

@@ -3,10 +3,10 @@
 use super::host::array_of;
 use super::operand::{Operand, operands};
 use super::rules::{broadcast_dims, broadcast_shape};
-use crate::error::{Code, Error, Result};
 use crate::ops::primitive::comparison;
 use crate::ops::{Arrays, OpDef, Sample, SampleInput, Types};
 use crate::tensor::{Array, Attrs, DType, Kind, Scalar, Tensor, Type, apply1};
+use ms_ir::error::{Code, Error, Result};
 use smallvec::{SmallVec, smallvec};
 
 /// The dtypes that an op accepts, and the conversion of others.

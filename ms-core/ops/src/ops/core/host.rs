@@ -1,10 +1,10 @@
 //! Data movement shared by reference evaluations and the libraries of backends: positions, sums of elements, traversal
 //! along an axis.
 
-use crate::error::{Code, Error, Result};
 use crate::ops::{Ints, PlaceAttrs};
 use crate::tensor::{Array, Attrs, DType, Element, HostArray, Kind, Layout, Scalar, collected, try_room};
-use crate::with_element;
+use ms_ir::error::{Code, Error, Result};
+use ms_ir::with_element;
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 

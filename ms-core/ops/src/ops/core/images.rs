@@ -65,7 +65,7 @@ pub enum ImageForm {
         /// Returns the geometry from the attributes and the types of the operands.
         geometry: fn(&Attrs, &[&Type]) -> ConvGeometry,
         /// Computes the result, where the images among operands and result have the given order. It has the bits of the
-        /// op in [strict](crate::ir::Precision::Strict) precision.
+        /// op in [strict](ms_ir::Precision::Strict) precision.
         body: fn(&Attrs, &[&Tensor], AxisOrder) -> Tensor,
     },
     /// Pooling: returns the attributes of the same op with the channel axis, of the given size, as the last axis of its

@@ -1,7 +1,7 @@
 //! Formatted messages of `print` and `assert`.
 
-use crate::error::{Code, Error, Result};
 use crate::tensor::{Array, AsTensor, Parameter, Tensor};
+use ms_ir::error::{Code, Error, Result};
 use std::fmt::Write;
 
 /// A value that can be formatted in a message: a tensor, a parameter (read at that point of the

@@ -1,8 +1,8 @@
 //! Operands of ops: tensors, parameters, and weak scalars.
 
-use crate::error::{Code, Error, Result};
 use crate::ops::Domain;
 use crate::tensor::{AsTensor, DType, Parameter, Scalar, Tensor, dispatcher, promote};
+use ms_ir::error::{Code, Error, Result};
 use std::borrow::Cow;
 use std::fmt;
 use std::panic::Location;

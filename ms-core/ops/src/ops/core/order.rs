@@ -4,9 +4,9 @@
 //! its element has no meaning. Reading and writing it in program order forms one chain through calls, branches and
 //! loops. The last token is a result of the graph, so nodes with effects have uses and passes need no special cases.
 
-use crate::error::{Code, Error, Result};
 use crate::ops::BatchedCall;
 use crate::tensor::{Array, Attrs, DType, Op, Outputs, Parameter, Role, Tensor, Type, apply1};
+use ms_ir::error::{Code, Error, Result};
 use smallvec::smallvec;
 use std::cell::RefCell;
 use std::sync::LazyLock;

@@ -2,9 +2,9 @@
 
 use super::evaluate::evaluate_graph;
 use super::{Arrays, Control, Lowering, RegionRule, Regions, Types};
-use crate::error::{Code, Error, Result};
-use crate::ir::Graph;
 use crate::tensor::{Array, Attrs, DType, Type};
+use ms_ir::Graph;
+use ms_ir::error::{Code, Error, Result};
 
 /// Returns the lowering of an op that applies its only region to its operands.
 pub(in crate::ops) const fn applied(control: fn(&Attrs) -> Control) -> Lowering {

@@ -1,7 +1,7 @@
 //! Rules that ops share: shapes, ranges of arguments, and gradients of broadcasting.
 
-use crate::error::{Code, Error, Result};
 use crate::tensor::{AsTensor, DType, Dim, Dims, Shape, Tensor, broadcast_shapes, broadcast_sizes};
+use ms_ir::error::{Code, Error, Result};
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::fmt::Display;

@@ -1,9 +1,9 @@
 //! Test support for ops: execution by reference evaluation, and checks of ops on their samples.
 
 use super::reference::ReferenceDispatcher;
-use crate::error::{Code, Result};
 use crate::ops::{Body, Derivative, Lowering, OpDef, Sample, SampleInput, Vjp, definitions};
 use crate::tensor::{Array, Attrs, DType, Device, Dispatcher, OpCall, Outputs, Parameter, Tensor, with_dispatcher};
+use ms_ir::error::{Code, Result};
 use std::rc::Rc;
 
 /// The eager executor of unit tests below the runtime: reference evaluation in memory of the host.

@@ -1,9 +1,9 @@
 //! The text form of graphs over this crate's primitives.
 
-use crate::error::Result;
-use crate::ir::{Graph, parse};
+use ms_ir::error::Result;
+use ms_ir::{Graph, parse};
 
-/// Reads a graph in the [text form](crate::ir::text).
+/// Reads a graph in the [text form](ms_ir::text).
 ///
 /// # Errors
 /// [`Code::Parse`](crate::Code::Parse) with line, column, and what was expected.

@@ -1,10 +1,10 @@
 //! Functions and traits that the expansion of `custom_op!` calls.
 
 use super::{Declaration, OperandView, ResultView};
-use crate::error::{Code, Error, OrRaise, Result, collecting};
 use crate::ops::core::host::dense;
 use crate::ops::{Arrays, Types};
 use crate::tensor::{self, Array, Attr, AttrKind, Attrs, DType, Eagerly, HostArray, Outputs, Tensor, Type};
+use ms_ir::error::{Code, Error, OrRaise, Result, collecting};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::error::Error as StdError;

@@ -2,10 +2,10 @@
 
 use super::Declaration;
 use super::call::text_of;
-use crate::error::{Code, Error, OrRaise, Result};
 use crate::ops::core::rules::may_equal;
 use crate::ops::{Cotangents, Vjp};
 use crate::tensor::Tensor;
+use ms_ir::error::{Code, Error, OrRaise, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// The return value of a custom op's derivative: the gradients of its operands, `None` for an operand without one.

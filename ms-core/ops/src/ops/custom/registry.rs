@@ -1,9 +1,9 @@
 //! The registry of custom ops: the declarations of this program and their numbers.
 
-use crate::error::{Code, Error, Result};
-use crate::ir::{Graph, subgraphs};
 use crate::ops::{Arrays, Batching, Derivative, Effects, Lowering, OpDef, Types};
 use crate::tensor::{Array, AttrInfo, Attrs, Op, OpInfo, Type};
+use ms_ir::error::{Code, Error, Result};
+use ms_ir::{Graph, subgraphs};
 use std::sync::OnceLock;
 
 /// The declaration of a custom op.

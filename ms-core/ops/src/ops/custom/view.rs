@@ -1,7 +1,7 @@
 //! Views of arrays for the functions of custom ops: slices, and slices with shapes.
 
-use crate::error::{Code, Error, Result};
 use crate::tensor::{Array, DType, Element, HostArray};
+use ms_ir::error::{Code, Error, Result};
 use std::ops::{Deref, DerefMut};
 
 /// Types as which a function reads an operand: `&[T]`, [`View`], [`AnyView`].

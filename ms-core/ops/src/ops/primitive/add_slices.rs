@@ -1,11 +1,11 @@
 //! `add_slices`: addition of values at strided positions.
 
 use super::slice::{SLICE, check_ranges};
-use crate::error::{Code, Error, Result};
 use crate::ops::core::host;
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, PlaceAttrs, Sample, SampleInput, SliceAttrs};
 use crate::tensor::{Attr, Dim, Dims, OpInfo, apply1};
-use crate::with_element;
+use ms_ir::error::{Code, Error, Result};
+use ms_ir::with_element;
 use smallvec::{SmallVec, smallvec};
 
 /// Adds each further operand to the first one, in order, at positions from `starts` on in `steps`. For each further

@@ -1,14 +1,14 @@
 //! `argmax` and `argmin`: positions of extreme elements.
 
 use super::reduction::axes_of;
-use crate::error::{Code, Error, Result};
 use crate::ops::core::axis::stored_axis;
 use crate::ops::{
     Arrays, AxisAttrs, Batching, Derivative, Effects, Lowering, OpDef, ReduceAxes, Sample, SampleInput, Types,
     expand_dims, permute, reshape,
 };
 use crate::tensor::{Array, AsTensor, Attr, Attrs, DType, Dim, OpInfo, Tensor, Type, apply1, collected};
-use crate::with_element;
+use ms_ir::error::{Code, Error, Result};
+use ms_ir::with_element;
 use smallvec::smallvec;
 use std::cmp::Ordering;
 

@@ -1,10 +1,10 @@
 //! `assert`: an error unless a condition holds.
 
-use crate::error::{Code, Error, OrRaise};
 use crate::ops::core::message::{Message, Show, show_arrays};
 use crate::ops::core::order::{apply_in_order, batch_in_order, check_token, token, token_type};
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::{AsTensor, DType, OpInfo, Tensor};
+use ms_ir::error::{Code, Error, OrRaise};
 use smallvec::smallvec;
 use std::panic::Location;
 

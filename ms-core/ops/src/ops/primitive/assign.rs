@@ -1,8 +1,8 @@
 //! `assign`: writes of parameters.
 
-use crate::error::{Code, Error, called};
 use crate::ops::{Batching, Derivative, Effects, IntoOperand, Lowering, OpDef, Sample, SampleInput, add, sub};
 use crate::tensor::{AsTensor, Attrs, OpInfo, Parameter, Tensor, apply1};
+use ms_ir::error::{Code, Error, called};
 use smallvec::smallvec;
 
 /// Returns operand 0, the new value of a parameter whose old value is operand 1. Blocks gradients. Occurs in traced

@@ -2,7 +2,6 @@
 
 use super::window::pooling::{check_pooled, pooled_shape, with_channels};
 use super::window::{PerAxis, Spatial, Window, spatial};
-use crate::error::{Code, Error, Result, called};
 use crate::ops::composite::convolution::ranked;
 use crate::ops::core::axis::named;
 use crate::ops::core::host::{narrow_floats, wide_floats};
@@ -15,6 +14,7 @@ use crate::tensor::{
     Array, AsTensor, Attr, AttrRange, Attrs, Dim, IntoDims, Op, OpInfo, Shape, Tensor, Type, apply1, collected, filled,
     refused,
 };
+use ms_ir::error::{Code, Error, Result, called};
 use smallvec::smallvec;
 use std::iter::StepBy;
 attributes! {

@@ -1,10 +1,10 @@
 //! `bounded`: elements checked to be between zero and a limit.
 
-use crate::error::{Code, Error, Result};
 use crate::ops::core::checked::{checked, evaluate};
 use crate::ops::{Batching, Derivative, Effects, Extent, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::{Attrs, DType, Dim, Element, OpInfo, Scalar, Tensor};
 use bytemuck::Pod;
+use ms_ir::error::{Code, Error, Result};
 use smallvec::smallvec;
 
 attributes! {

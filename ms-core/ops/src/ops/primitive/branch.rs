@@ -1,10 +1,10 @@
 //! `if`: a branch between two regions.
 
-use crate::error::{Code, Error};
 use crate::ops::core::evaluate::evaluate_graph;
 use crate::ops::core::regions::{check_condition, check_operands, output_types};
 use crate::ops::{Batching, Control, Derivative, Effects, Lowering, OpDef, RegionRule};
 use crate::tensor::OpInfo;
+use ms_ir::error::{Code, Error};
 
 /// Returns the results of region 0 if operand 0, a `bool[]`, is true, and of region 1 otherwise. Both take the
 /// remaining operands, and their results have the same types.

@@ -1,9 +1,9 @@
 //! `broadcast_to`: broadcasting along new axes and axes of size 1.
 
-use crate::error::{Code, Error};
 use crate::ops::core::rules::{broadcasts_to, sum_to};
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::{AsTensor, Attr, Dim, Dims, IntoDims, OpInfo, Tensor, Type, apply1};
+use ms_ir::error::{Code, Error};
 use smallvec::smallvec;
 
 attributes! {

@@ -1,9 +1,9 @@
 //! `call`: a region applied to operands.
 
-use crate::error::{Code, Error};
 use crate::ops::core::regions::applied;
 use crate::ops::{Batching, Control, Derivative, Effects, OpDef};
 use crate::tensor::{Attrs, OpInfo};
+use ms_ir::error::{Code, Error};
 
 const fn call(number: u16, name: &'static str, control: fn(&Attrs) -> Control) -> OpDef {
     OpDef {

@@ -2,7 +2,7 @@
 
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::{Array, AsTensor, DType, Element, OpInfo, Tensor, Type, apply1};
-use crate::with_element;
+use ms_ir::with_element;
 use smallvec::smallvec;
 
 attributes! {

@@ -1,10 +1,10 @@
 //! `class_index`: checked class indices.
 
 use super::gather::check_index;
-use crate::error::{Code, Error, Result};
 use crate::ops::core::checked::evaluate;
 use crate::ops::{Batching, Derivative, Effects, Extent, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::{Attrs, DType, Dim, OpInfo, Tensor, apply1};
+use ms_ir::error::{Code, Error, Result};
 use smallvec::smallvec;
 
 attributes! {

@@ -1,10 +1,10 @@
 //! `class_weights`: checked class weights for sampling.
 
-use crate::error::{Code, Error, Result};
 use crate::ops::core::checked::evaluate;
 use crate::ops::{Batching, Derivative, Effects, Extent, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::{Attrs, DType, Dim, Element, OpInfo, Tensor, apply1};
 use bytemuck::Pod;
+use ms_ir::error::{Code, Error, Result};
 use smallvec::smallvec;
 
 attributes! {

@@ -1,13 +1,13 @@
 //! `concat`: concatenation of tensors along an axis.
 
 use super::slice::narrow;
-use crate::error::{Code, Error, OrRaise, Result, called, raise};
 use crate::ops::core::axis::{named, refusal, stored_axis};
 use crate::ops::{
     AxisAttrs, Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, Slices, expand_dims,
     normalize_axis, reshape,
 };
 use crate::tensor::{Array, AsTensor, Attrs, Dim, Layout, OpInfo, Tensor, Type, apply1, try_room};
+use ms_ir::error::{Code, Error, OrRaise, Result, called, raise};
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
 

@@ -1,8 +1,8 @@
 //! `constant`: constant data.
 
-use crate::ir::Node;
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, definition};
 use crate::tensor::{Array, DType, Literal, OpInfo, Scalar, Tensor, Type, apply1};
+use ms_ir::Node;
 use smallvec::smallvec;
 
 attributes! {

@@ -1,10 +1,10 @@
 //! `contract`: sums of products over axes of two operands.
 
-use crate::error::{Code, Error};
-use crate::ir::ContractionRanks;
 use crate::ops::primitive::matmul::products;
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, add, permute};
 use crate::tensor::{Attrs, OpInfo, Tensor, Type, apply1};
+use ms_ir::ContractionRanks;
+use ms_ir::error::{Code, Error};
 use smallvec::smallvec;
 
 attributes! {

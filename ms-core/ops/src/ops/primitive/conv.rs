@@ -7,7 +7,6 @@ use super::gather::check_dtypes;
 use super::window::geometry::{Geometry, check_gradient, output_dims};
 use super::window::{MOST_DILATED, PerAxis, Window};
 use super::window::{lanes, taps};
-use crate::error::{Code, Error, Result};
 use crate::ops::core::axis::const_shape;
 use crate::ops::core::host::{narrow_floats, wide_floats};
 use crate::ops::{
@@ -17,6 +16,7 @@ use crate::ops::{
 use crate::tensor::{
     Array, AttrRange, Attrs, DType, Dim, Dims, IntoDims, Layout, OpInfo, Shape, Tensor, Type, apply1, filled,
 };
+use ms_ir::error::{Code, Error, Result};
 use smallvec::smallvec;
 attributes! {
     /// The attributes of [`CONV`]; the attributes of its gradients begin with them.

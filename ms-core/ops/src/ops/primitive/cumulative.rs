@@ -1,7 +1,6 @@
 //! `cumsum` and `cumprod`: cumulative sums and products.
 
 use super::reduction::widened;
-use crate::error::{Code, Error, Result, called};
 use crate::ops::core::axis::stored_axis;
 use crate::ops::core::elementwise::wide;
 use crate::ops::core::factors::Factors;
@@ -11,7 +10,8 @@ use crate::ops::{
     Batching, Cotangents, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, Types, Vjp, normalize_axis,
 };
 use crate::tensor::{Array, AsTensor, Attrs, DType, Element, OpInfo, Scalar, Tensor, Type, apply1};
-use crate::with_element;
+use ms_ir::error::{Code, Error, Result, called};
+use ms_ir::with_element;
 use smallvec::smallvec;
 
 attributes! {

@@ -1,9 +1,9 @@
 //! `custom_vjp`: a region with a custom derivative.
 
-use crate::error::{Code, Error};
 use crate::ops::core::regions::{check_operands, output_types};
 use crate::ops::{Batching, Control, Derivative, Effects, Lowering, OpDef, RegionRule, evaluate_graph};
 use crate::tensor::{Attrs, OpInfo, Type};
+use ms_ir::error::{Code, Error};
 use std::ops::Range;
 
 fn refuse(message: &str) -> Error {

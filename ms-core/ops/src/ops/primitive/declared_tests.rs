@@ -3,7 +3,7 @@
 use crate::ops::core::testing::run;
 use crate::ops::{Derivative, Effects, OpDef, Sample, Vjp, definitions, zeros_like};
 use crate::tensor::{Array, Element, Kind, Scalar, Tensor, apply};
-use crate::with_element;
+use ms_ir::with_element;
 
 const FLOATS: [f64; 10] = [0.0, -0.0, 1.0, -1.0, 0.5, 1e-30, -1e-30, 1e30, -1e30, 3.0];
 const INTS: [i64; 8] = [0, 1, -1, 7, i64::MAX, i64::MIN, 1 << 40, -100];

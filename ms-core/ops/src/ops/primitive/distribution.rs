@@ -5,7 +5,6 @@
 //! on every execution path and for every number of threads.
 
 use super::slice::narrow;
-use crate::error::{Code, Error, Result};
 use crate::ops::core::body::body as formula;
 use crate::ops::core::philox::{Stream, high_product, wide_word, word};
 use crate::ops::core::rules::{Interval, check_interval};
@@ -14,7 +13,8 @@ use crate::ops::{
     full_of, iota, mul,
 };
 use crate::tensor::{Array, Attr, Attrs, DType, Dim, Dims, Element, OpInfo, Outputs, Scalar, Type};
-use crate::with_element;
+use ms_ir::error::{Code, Error, Result};
+use ms_ir::with_element;
 use smallvec::smallvec;
 attributes! {
     /// The attributes of [`RANDOM_BITS`]; the attributes of all distributions begin with them.

@@ -2,7 +2,6 @@
 //! reads them.
 
 use super::gather::{check_dtypes, check_index};
-use crate::error::{Code, Error, OrRaise, Result, called};
 use crate::ops::core::axis::{named, stored_axis};
 use crate::ops::core::host::{dense, elements, parts};
 use crate::ops::core::rules::may_equal;
@@ -11,7 +10,8 @@ use crate::ops::{
     expand_dims, gather, iota, normalize_axis, reshape, take_along_axis, zeros_like,
 };
 use crate::tensor::{AsTensor, DType, Dim, Dims, OpInfo, Outputs, Tensor, Type, apply1};
-use crate::with_element;
+use ms_ir::error::{Code, Error, OrRaise, Result, called};
+use ms_ir::with_element;
 use smallvec::smallvec;
 
 /// Replaces adjacent positions of the first operand along `axis` by the second operand. The third operand is the start,

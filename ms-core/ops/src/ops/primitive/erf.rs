@@ -1,7 +1,7 @@
 //! The error function.
 
-use crate::ir::Math;
 use crate::ops::core::elementwise::{elementwise, float1};
+use ms_ir::Math;
 use std::f64::consts::FRAC_2_SQRT_PI;
 
 elementwise! {

@@ -1,8 +1,8 @@
 //! Exponentials, logarithms and roots.
 
-use crate::ir::Math;
 use crate::ops::core::elementwise::{elementwise, float1};
 use crate::ops::core::math;
+use ms_ir::Math;
 
 elementwise! {
     /// Returns `e^x`; bools and integers are converted to f32, as in all functions of floats.

@@ -1,10 +1,10 @@
 //! Elementwise maximum and minimum, and clamping.
 
-use crate::error::{Result, called};
 use crate::ops::core::elementwise::{elementwise, number1, number2};
 use crate::ops::core::rules::{Interval, check_interval};
 use crate::ops::{IntoOperand, select};
 use crate::tensor::{AsTensor, DType, Tensor};
+use ms_ir::error::{Result, called};
 
 elementwise! {
     /// Returns the larger of `a` and `b`, NaN if either is NaN. Equal values share the gradient.

@@ -1,10 +1,10 @@
 //! `eye`: ones on a diagonal.
 
-use crate::error::called;
-use crate::ir::{BinaryOp, Compare};
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample};
 use crate::tensor::{Array, DType, Dim, Element, OpInfo, Scalar, Tensor, Type, apply1};
-use crate::with_element;
+use ms_ir::error::called;
+use ms_ir::with_element;
+use ms_ir::{BinaryOp, Compare};
 use smallvec::smallvec;
 
 attributes! {

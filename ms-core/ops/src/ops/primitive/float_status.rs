@@ -1,10 +1,10 @@
 //! Float status: whether any op had an infinite or NaN result.
 
-use crate::error::Result;
 use crate::ops::core::host::dense;
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::{Array, Attrs, DType, DispatchMode, OpInfo, Parameter, SlotId, Tensor, apply1, dispatch_mode};
-use crate::with_element;
+use ms_ir::error::Result;
+use ms_ir::with_element;
 use smallvec::smallvec;
 use std::cell::{Cell, RefCell};
 

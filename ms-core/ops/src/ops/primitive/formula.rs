@@ -1,11 +1,11 @@
 //! `formula`: an elementwise function stored as an attribute, which `kernel!` declares.
 
-use crate::error::{Code, Error, Result};
 use crate::ops::core::elementwise::evaluate;
 use crate::ops::core::formulas::{self, Dtypes, Formula, Kind};
 use crate::ops::core::rules::{broadcast_dims, sum_to};
 use crate::ops::{Batching, Cotangents, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, Types, Vjp, cast};
 use crate::tensor::{Attrs, DType, OpInfo, Tensor, Type, apply1};
+use ms_ir::error::{Code, Error, Result};
 use smallvec::smallvec;
 
 attributes! {

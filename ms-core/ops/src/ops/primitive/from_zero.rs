@@ -1,10 +1,10 @@
 //! `from_zero`: positions checked to be nonnegative.
 
 use super::gather::check_index;
-use crate::error::{Code, Error, Result};
 use crate::ops::core::checked::{checked, evaluate};
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::{Attrs, DType, OpInfo, Tensor};
+use ms_ir::error::{Code, Error, Result};
 use smallvec::smallvec;
 
 attributes! {

@@ -1,11 +1,11 @@
 //! `full`: a tensor of one value.
 
-use crate::error::{Code, Error, OrRaise, called};
-use crate::ir::Node;
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, constant_of};
 use crate::tensor::{
     Array, Attrs, DType, Dim, Dims, IntoDims, Literal, Number, OpInfo, Scalar, Tensor, Type, apply1, own_scalar,
 };
+use ms_ir::Node;
+use ms_ir::error::{Code, Error, OrRaise, called};
 use smallvec::smallvec;
 
 attributes! {

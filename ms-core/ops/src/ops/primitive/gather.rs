@@ -3,7 +3,6 @@
 use super::class_index::existing;
 use super::from_zero::from_zero;
 use super::scatter::kept;
-use crate::error::{Code, Error, Result, called};
 use crate::ops::core::axis::{named, stored_axis};
 use crate::ops::core::host::{Axis, dense, elements, plus, positions, replace_axis};
 use crate::ops::core::rules::may_equal;
@@ -11,7 +10,8 @@ use crate::ops::{
     AxisAttrs, Batching, Derivative, Effects, Lowering, OpDef, Part, Sample, SampleInput, move_axis, reshape, wrapping,
 };
 use crate::tensor::{Array, AsTensor, DType, Dim, OpInfo, Tensor, Type, apply1, refused};
-use crate::with_element;
+use ms_ir::error::{Code, Error, Result, called};
+use ms_ir::with_element;
 use smallvec::smallvec;
 
 /// Gathers the slices of the first operand at the positions along `axis` in the second one, as NumPy's `take`. The axes

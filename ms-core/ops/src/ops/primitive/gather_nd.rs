@@ -2,7 +2,6 @@
 
 use super::from_zero::from_zero;
 use super::gather::{check_dtypes, check_index};
-use crate::error::{Code, Error, Result};
 use crate::ops::core::axis::const_shape;
 use crate::ops::core::host::{dense, elements, plus, rows};
 use crate::ops::core::rules::may_equal;
@@ -10,7 +9,8 @@ use crate::ops::{
     Batching, Derivative, Effects, Lowering, OpDef, Part, Sample, SampleInput, depend, full_of, wrapping,
 };
 use crate::tensor::{Array, AsTensor, DType, Dims, OpInfo, Tensor, Type, apply1};
-use crate::with_element;
+use ms_ir::error::{Code, Error, Result};
+use ms_ir::with_element;
 use smallvec::smallvec;
 
 /// Gathers the slices of the first operand at the positions in the rows of the second one. A row of `k` integers is a

@@ -1,8 +1,8 @@
 //! `hook_backward`: a host function that receives a gradient during the backward pass.
 
-use crate::error::{Code, Error, raise};
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::{AsTensor, DispatchMode, OpInfo, Tensor, apply1, dispatch_mode};
+use ms_ir::error::{Code, Error, raise};
 use rustc_hash::FxHashMap;
 use smallvec::smallvec;
 use std::fmt;

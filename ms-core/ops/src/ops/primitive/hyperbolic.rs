@@ -1,8 +1,8 @@
 //! Hyperbolic functions and their inverses.
 
-use crate::ir::Math;
 use crate::ops::core::elementwise::{elementwise, float1};
 use crate::ops::hypot;
+use ms_ir::Math;
 
 elementwise! {
     /// Returns the hyperbolic sine.

@@ -1,10 +1,10 @@
 //! `iota`: evenly spaced numbers along one axis.
 
-use crate::ir::BinaryOp;
 use crate::ops::core::axis::stored_axis;
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample};
 use crate::tensor::{Array, Attr, Attrs, DType, Dims, IntoDims, OpInfo, Scalar, Tensor, Type, apply1};
-use crate::with_element;
+use ms_ir::BinaryOp;
+use ms_ir::with_element;
 use smallvec::smallvec;
 
 attributes! {

@@ -1,10 +1,10 @@
 //! `jvp`: a region with the tangents of its outputs, until it is expanded.
 
 use super::value_and_grad::check_differentiated;
-use crate::error::{Code, Error};
 use crate::ops::core::regions::{check_operands, output_types};
 use crate::ops::{Batching, Control, Derivative, Effects, Lowering, OpDef, RegionRule, TransformNode};
 use crate::tensor::{AttrRange, OpInfo};
+use ms_ir::error::{Code, Error};
 
 fn refuse(message: &str) -> Error {
     Error::new(Code::Argument, message).with_op("jvp")

@@ -1,9 +1,9 @@
 //! `linspace`: evenly spaced numbers between two bounds.
 
-use crate::ir::{BinaryOp, Compare};
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample};
 use crate::tensor::{Array, Attrs, DType, Element, OpInfo, Scalar, Tensor, Type, apply1};
-use crate::with_element;
+use ms_ir::with_element;
+use ms_ir::{BinaryOp, Compare};
 use smallvec::smallvec;
 
 attributes! {

@@ -1,7 +1,5 @@
 //! `matmul`: matrix products.
 
-use crate::error::{Code, Error};
-use crate::ir::ContractionRanks;
 use crate::ops::core::axis::refusal;
 use crate::ops::core::rules::broadcast_dims;
 use crate::ops::{
@@ -9,7 +7,9 @@ use crate::ops::{
 };
 use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, Dims, Element, OpInfo, Scalar, Shape, Tensor, Type};
 use crate::tensor::{apply1, collected, filled, promote, refused};
-use crate::with_element;
+use ms_ir::ContractionRanks;
+use ms_ir::error::{Code, Error};
+use ms_ir::with_element;
 use smallvec::smallvec;
 
 /// Multiplies `[.., m, k]` by `[.., k, n]`, with equal leading dimensions and dtypes, to `[.., m, n]`.

@@ -2,7 +2,6 @@
 
 use super::window::pooling::{check_pooled, pooled_shape, with_channels};
 use super::window::{MOST_DILATED, PerAxis, Spatial, Window, spatial};
-use crate::error::{Code, Error, OrExhausted, Result, called};
 use crate::ops::composite::convolution::ranked;
 use crate::ops::core::axis::{const_shape, named};
 use crate::ops::core::host::{narrow_floats, wide_floats};
@@ -15,6 +14,7 @@ use crate::tensor::{
     AsTensor, Attr, AttrRange, Attrs, Dim, Dims, IntoDims, OpInfo, Shape, Tensor, Type, apply1, collected, filled,
     try_room,
 };
+use ms_ir::error::{Code, Error, OrExhausted, Result, called};
 use smallvec::smallvec;
 attributes! {
     /// The attributes of [`MAX_POOL`] and its gradients.

@@ -1,11 +1,11 @@
 //! `permute`: permutation of axes.
 
-use crate::error::{Code, Error, called};
 use crate::ops::core::axis::{named, stored_axes};
 use crate::ops::{
     Batching, Derivative, Effects, IntoAxes, Lowering, OpDef, Sample, SampleInput, normalize_axes, normalize_axis,
 };
 use crate::tensor::{AsTensor, Attr, AttrRange, OpInfo, Tensor, Type, apply1};
+use ms_ir::error::{Code, Error, called};
 use smallvec::{SmallVec, smallvec};
 
 attributes! {

@@ -1,10 +1,10 @@
 //! `print`: a line of text with the values of tensors.
 
-use crate::error::OrRaise;
 use crate::ops::core::message::{Message, Show, show_arrays};
 use crate::ops::core::order::{apply_in_order, batch_in_order, check_token, token, token_type};
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::{DType, OpInfo, Tensor};
+use ms_ir::error::OrRaise;
 use smallvec::smallvec;
 use std::cell::RefCell;
 

@@ -1,9 +1,9 @@
 //! `recompute`: a region whose values are recomputed for its gradients.
 
-use crate::error::{Code, Error};
 use crate::ops::core::regions::applied;
 use crate::ops::{Batching, Control, Derivative, Effects, OpDef};
 use crate::tensor::OpInfo;
+use ms_ir::error::{Code, Error};
 
 /// Returns the results of region 0 on the operands. Only the operands are stored for gradients. Other values are
 /// recomputed once the gradients of the results are available.

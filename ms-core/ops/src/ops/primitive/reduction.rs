@@ -1,7 +1,5 @@
 //! Reductions over axes.
 
-use crate::error::{Code, Error, Result};
-use crate::ir::Reducer;
 use crate::ops::core::axis::stored_axes;
 use crate::ops::core::elementwise::{Domain, wide};
 use crate::ops::core::factors::Factors;
@@ -12,6 +10,8 @@ use crate::ops::{
     Batching, Cotangents, Derivative, Effects, Lowering, OpDef, ReduceAxes, ReduceRule, Sample, SampleInput, Types, Vjp,
 };
 use crate::tensor::{Array, AsTensor, AttrRange, Attrs, DType, Dim, Dims, Kind, OpInfo, Scalar, Tensor, Type, apply1};
+use ms_ir::Reducer;
+use ms_ir::error::{Code, Error, Result};
 use smallvec::{SmallVec, smallvec};
 
 attributes! {

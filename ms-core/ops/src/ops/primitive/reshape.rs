@@ -1,10 +1,10 @@
 //! `reshape`: a change of shape that preserves the row-major order of elements.
 
-use crate::error::{Code, Error};
 use crate::ops::composite::shape::fill;
 use crate::ops::core::axis::named;
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::{AsTensor, Dims, NewShape, OpInfo, Tensor, Type, apply1};
+use ms_ir::error::{Code, Error};
 use smallvec::smallvec;
 
 attributes! {

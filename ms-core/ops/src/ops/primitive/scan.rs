@@ -1,11 +1,11 @@
 //! `scan`: a loop over the elements of sequences.
 
-use crate::error::{Code, Error, OrExhausted, Result};
 use crate::ops::core::evaluate::evaluate_graph;
 use crate::ops::core::host::dense;
 use crate::ops::core::regions::{check_carries, check_operands, output_types};
 use crate::ops::{Arrays, Batching, Control, Derivative, Effects, Loop, Lowering, OpDef, RegionRule, Types};
 use crate::tensor::{Array, Attr, Attrs, DType, Dim, OpInfo, Type, try_room};
+use ms_ir::error::{Code, Error, OrExhausted, Result};
 
 /// Runs a loop over sequences, from first to last, or from last to first if attribute `reverse` is set.
 ///

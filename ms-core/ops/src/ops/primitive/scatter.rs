@@ -2,7 +2,6 @@
 
 use super::from_zero::from_zero;
 use super::gather::{check_dtypes, check_index};
-use crate::error::{Code, Error, Result};
 use crate::ops::core::axis::stored_axis;
 use crate::ops::core::host::{ScatterReduction, dense, elements, positions, visit_indexed};
 use crate::ops::core::rules::may_equal;
@@ -11,7 +10,8 @@ use crate::ops::{
     wrapping,
 };
 use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, OpInfo, Tensor, Type, apply1};
-use crate::with_element;
+use ms_ir::error::{Code, Error, Result};
+use ms_ir::with_element;
 use smallvec::smallvec;
 
 /// Takes for each element of the second operand the element of the first one at that position along `axis`. The

@@ -2,7 +2,6 @@
 
 use super::from_zero::from_zero;
 use super::scatter::{SCATTER_ADD, TAKE_ALONG_AXIS, evaluate_scatter, infer_scatter};
-use crate::error::OrRaise;
 use crate::ops::core::axis::named;
 use crate::ops::core::factors::Factors;
 use crate::ops::core::host::ScatterReduction;
@@ -12,6 +11,7 @@ use crate::ops::{
     normalize_axis, select,
 };
 use crate::tensor::{AsTensor, DType, OpInfo, Tensor, apply1};
+use ms_ir::error::OrRaise;
 use smallvec::smallvec;
 
 macro_rules! scatter_op {

@@ -1,12 +1,12 @@
 //! `select`: an elementwise choice by a condition.
 
-use crate::error::{Code, Error};
-use crate::ir::{Node, ValueId};
 use crate::ops::core::elementwise::evaluate;
 use crate::ops::core::operand::common_dtype;
 use crate::ops::core::rules::{broadcast_dims, sum_to};
 use crate::ops::{Batching, Derivative, Effects, IntoOperand, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::{AsTensor, Attrs, DType, OpInfo, Tensor, Type, apply1};
+use ms_ir::error::{Code, Error};
+use ms_ir::{Node, ValueId};
 use smallvec::smallvec;
 
 /// Returns the second operand where the first, of bools, is true, else the third; operands broadcast.

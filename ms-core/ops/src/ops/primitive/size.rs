@@ -1,8 +1,8 @@
 //! `size`: a dimension as a tensor.
 
-use crate::error::{Code, Error};
 use crate::ops::{Batching, Derivative, Effects, Extent, Lowering, OpDef, Sample, full_of};
 use crate::tensor::{Array, DType, Dim, OpInfo, Scalar, Tensor, Type, apply1};
+use ms_ir::error::{Code, Error};
 use smallvec::smallvec;
 
 attributes! {

@@ -1,8 +1,8 @@
 //! `slice`: strided slices along every axis.
 
-use crate::error::{Code, Error, Result};
 use crate::ops::{Batching, Derivative, Effects, Extent, Lowering, OpDef, Part, Sample, SampleInput};
 use crate::tensor::{AsTensor, Attrs, Dim, Dims, Layout, OpInfo, Selection, Tensor, Type, apply1};
+use ms_ir::error::{Code, Error, Result};
 use smallvec::smallvec;
 
 attributes! {

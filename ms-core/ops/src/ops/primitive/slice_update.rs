@@ -1,9 +1,9 @@
 //! `slice_update`: replacement of strided positions.
 
 use super::slice::{SLICE, check_ranges};
-use crate::error::{Code, Error};
 use crate::ops::{Batching, Derivative, Effects, Extent, Lowering, OpDef, Sample, SampleInput, SliceAttrs};
 use crate::tensor::{Attr, Attrs, Dim, Layout, OpInfo, Tensor, apply1};
+use ms_ir::error::{Code, Error};
 use smallvec::smallvec;
 
 attributes! {

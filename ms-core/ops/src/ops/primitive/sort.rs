@@ -1,14 +1,14 @@
 //! `sort` and `topk`: sorted elements along an axis, all or the first ones, and their original positions.
 
 use super::slice::narrow;
-use crate::error::{Code, Error, OrExhausted, OrRaise, called, raise};
 use crate::ops::core::axis::{named, refusal, stored_axis};
 use crate::ops::core::host::{Axis, dense, elements};
 use crate::ops::{
     AxisAttrs, Batching, Cotangents, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, Vjp, normalize_axis,
 };
 use crate::tensor::{Array, AsTensor, DType, Element, OpInfo, Shape, Tensor, Type, apply, apply1, try_room};
-use crate::with_element;
+use ms_ir::error::{Code, Error, OrExhausted, OrRaise, called, raise};
+use ms_ir::with_element;
 use smallvec::smallvec;
 use std::cmp::Ordering;
 

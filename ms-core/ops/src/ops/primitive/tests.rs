@@ -1,10 +1,10 @@
 //! Tests of movement, indexing and products against results computed by hand.
 
-use crate::error::Code;
 use crate::ops::core::testing::{refused, run};
 use crate::ops::*;
 use crate::tensor;
 use crate::tensor::{DType, Ellipsis, NewAxis, Tensor, WithStep};
+use ms_ir::error::Code;
 
 /// Compares a result with a shape and values.
 #[track_caller]

@@ -1,10 +1,10 @@
 //! `value_and_grad`: a region with its gradients, until it is expanded.
 
-use crate::error::{Code, Error, Result};
-use crate::ir::Graph;
 use crate::ops::core::regions::{check_operands, output_types};
 use crate::ops::{Batching, Control, Derivative, Effects, Lowering, OpDef, RegionRule, TransformNode};
 use crate::tensor::{AttrRange, OpInfo};
+use ms_ir::Graph;
+use ms_ir::error::{Code, Error, Result};
 
 fn refuse(message: &str) -> Error {
     Error::new(Code::Argument, message).with_op("value_and_grad")

@@ -1,9 +1,9 @@
 //! `vmap`: a region over many lanes, until it is expanded.
 
-use crate::error::{Code, Error};
 use crate::ops::core::regions::output_types;
 use crate::ops::{Batching, Control, Derivative, Effects, Ints, Lowering, OpDef, RegionRule, TransformNode};
 use crate::tensor::{Attrs, Dim, OpInfo, Type};
+use ms_ir::error::{Code, Error};
 
 fn refuse(message: &str) -> Error {
     Error::new(Code::Argument, message).with_op("vmap")

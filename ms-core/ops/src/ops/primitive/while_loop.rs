@@ -1,11 +1,11 @@
 //! `while`: a loop with a computed condition.
 
 use super::scan::stack_rows;
-use crate::error::{Code, Error};
 use crate::ops::core::evaluate::evaluate_graph;
 use crate::ops::core::regions::{check_carries, check_condition, check_operands, output_types};
 use crate::ops::{Arrays, Batching, Control, Derivative, Effects, Loop, Lowering, OpDef, RegionRule};
 use crate::tensor::{Array, Attrs, DType, Dim, OpInfo, Type};
+use ms_ir::error::{Code, Error};
 
 /// Runs a loop while a condition holds. The operands are `carries` carries, then invariants.
 ///

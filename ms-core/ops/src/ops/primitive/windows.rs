@@ -3,9 +3,9 @@
 use super::slice::SLICE;
 use super::slice_update::update;
 use super::window::{MOST_DILATED, Window};
-use crate::error::{Code, Error, Result};
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, SliceAttrs, full_of, reshape};
 use crate::tensor::{AttrRange, Attrs, Dim, Dims, Layout, OpInfo, Shape, Strides, Tensor, Type, apply1};
+use ms_ir::error::{Code, Error, Result};
 use smallvec::{SmallVec, smallvec};
 
 attributes! {

@@ -1,8 +1,8 @@
 //! Manages the slots that functions create when they run.
 
 use super::{Parameter, Role};
-use crate::error::{Code, Error, OrRaise, Result};
 use crate::tensor::Type;
+use ms_ir::error::{Code, Error, OrRaise, Result};
 use std::any::TypeId;
 use std::cell::RefCell;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

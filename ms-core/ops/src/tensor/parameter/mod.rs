@@ -11,9 +11,9 @@ pub use weak::{Dependent, WeakParameter};
 
 use super::dispatch::{Eagerly, current_dispatcher, dispatcher, eager, with_dispatcher};
 use super::tensor::Tensor;
-use crate::error::{Code, Error, OrRaise, Result, raise};
 use created::once;
 use ms_ir::data::{DType, IntoShape, Type};
+use ms_ir::error::{Code, Error, OrRaise, Result, raise};
 use std::cell::RefCell;
 use std::fmt;
 use std::panic::Location;

@@ -1,8 +1,8 @@
 //! Stores the values of slots.
 
 use super::gathered::Held;
-use crate::error::{Code, Error, raise};
 use crate::tensor::Tensor;
+use ms_ir::error::{Code, Error, raise};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard, TryLockError, TryLockResult};

@@ -2,11 +2,11 @@
 
 use super::record::{Recording, record};
 use super::select::{All, Select};
-use crate::error::{Result, in_call, raise};
 use crate::session::{Arguments, Function, Transform, Transformed};
-use crate::tensor::{Tensor, is_host_only};
-use crate::trace::Tree;
-use crate::trace::Wrt;
+use ms_ir::error::{Result, in_call, raise};
+use ms_ops::tensor::{Tensor, is_host_only};
+use ms_trace::trace::Tree;
+use ms_trace::trace::Wrt;
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::panic::Location;

@@ -3,7 +3,7 @@
 use super::derived::{Derived, Mode, rebuilt};
 use super::select::Select;
 use crate::session::{Arguments, At, Function, Transform, Transformed};
-use crate::trace::{Sink, Tree, leaves};
+use ms_trace::trace::{Sink, Tree, leaves};
 use std::marker::PhantomData;
 use std::panic::Location;
 
@@ -174,11 +174,11 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Code;
-    use crate::ops;
     use crate::session::{JitFn, JitReturn, type_key};
-    use crate::tensor::Tensor;
-    use crate::trace::Arg;
+    use ms_ir::error::Code;
+    use ms_ops::ops;
+    use ms_ops::tensor::Tensor;
+    use ms_trace::trace::Arg;
 
     fn jitted<R: JitReturn>(function: &'static JitFn, x: &Tensor, body: impl FnOnce(&Tensor) -> R) -> R {
         let mut call = function.begin(type_key(&body), |sink| x.visit(sink));

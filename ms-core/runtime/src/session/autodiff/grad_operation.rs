@@ -3,10 +3,10 @@
 use super::derived::Derived;
 use super::grad::{Grad, OnlyGradient};
 use super::select::{All, Select};
-use crate::error::{Code, Error};
 use crate::session::{Arguments, At, Followed, Function, Transform};
-use crate::tensor::Tensor;
-use crate::trace::{Sink, Tree, leaves};
+use ms_ir::error::{Code, Error};
+use ms_ops::tensor::Tensor;
+use ms_trace::trace::{Sink, Tree, leaves};
 use std::panic::Location;
 
 /// Creates gradient functions of the sum of results: for the first argument, for all, or for parameters.

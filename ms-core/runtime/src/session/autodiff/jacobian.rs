@@ -2,11 +2,11 @@
 
 use super::derived::{Derived, Mode, rebuilt};
 use super::select::Select;
-use crate::error::{Code, Error, Result};
-use crate::ops::{self, Control, Lane};
 use crate::session::{Arguments, At, Function, Transform, Transformed};
-use crate::tensor::{Dims, Tensor, Type};
-use crate::trace::{Sink, Tracer, Tree, run_nested};
+use ms_ir::error::{Code, Error, Result};
+use ms_ops::ops::{self, Control, Lane};
+use ms_ops::tensor::{Dims, Tensor, Type};
+use ms_trace::trace::{Sink, Tracer, Tree, run_nested};
 use smallvec::smallvec;
 use std::panic::Location;
 

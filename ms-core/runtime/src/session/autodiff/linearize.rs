@@ -4,10 +4,10 @@ use super::derived::{Derived, Mode, rebuilt};
 use super::grad_operation::check_seeds;
 use super::record::Recording;
 use super::select::Select;
-use crate::error::{OrRaise, Result};
 use crate::session::{Arguments, At, Followed, Function, Transform, Transformed};
-use crate::tensor::Tensor;
-use crate::trace::{Sink, Tree, leaves};
+use ms_ir::error::{OrRaise, Result};
+use ms_ops::tensor::Tensor;
+use ms_trace::trace::{Sink, Tree, leaves};
 use std::marker::PhantomData;
 use std::panic::Location;
 

@@ -13,7 +13,6 @@ pub(super) mod select;
 mod silent;
 pub(super) mod tape;
 
-pub use crate::trace::{Differentiable, Gradients, Wrt};
 pub use custom::{Recompute, WithVjp, custom_vjp, recompute};
 pub use custom_jvp::{WithJvp, custom_jvp};
 pub use derived::{Derived, Mode as DerivativeMode};
@@ -23,6 +22,7 @@ pub use jacobian::{ByColumns, ByRows, Hessian, Jacobian, hessian, jacfwd, jacrev
 pub use linearize::{
     Division, FirstOfPair, Jvp, Linear, Linearize, Pullback, Pushforward, Vjp, Whole, jvp, linearize, vjp,
 };
+pub use ms_trace::trace::{Differentiable, Gradients, Wrt};
 pub use residuals::{WithResiduals, custom_vjp_with_residuals};
 pub use select::{All, Select};
 pub use tape::Tape;

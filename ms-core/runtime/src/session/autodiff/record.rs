@@ -2,12 +2,12 @@
 
 use super::silent::tell_of_graph;
 use super::tape::{Record, Tape};
-use crate::error::Result;
-use crate::ir::ValueId;
-use crate::ops::{self, Control, TransformNode};
-use crate::tensor::{Dispatcher, Parameter, Tensor};
-use crate::trace::{Region, Tracer, Tree, check_backward_slots, leaves, run_nested, sound};
-use crate::trace::{Target, Wrt};
+use ms_ir::ValueId;
+use ms_ir::error::Result;
+use ms_ops::ops::{self, Control, TransformNode};
+use ms_ops::tensor::{Dispatcher, Parameter, Tensor};
+use ms_trace::trace::{Region, Tracer, Tree, check_backward_slots, leaves, run_nested, sound};
+use ms_trace::trace::{Target, Wrt};
 use smallvec::smallvec;
 use std::panic::Location;
 use std::rc::Rc;

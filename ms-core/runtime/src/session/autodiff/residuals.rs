@@ -2,10 +2,10 @@
 
 use super::custom::{Backwards, call_untraced, with_derivative};
 use super::select::{All, Select};
-use crate::error::{OrRaise, Result};
 use crate::session::{Arguments, Function, TracedArguments, Transform};
-use crate::tensor::Tensor;
-use crate::trace::{Sink, Tracer, Tree, leaves};
+use ms_ir::error::{OrRaise, Result};
+use ms_ops::tensor::Tensor;
+use ms_trace::trace::{Sink, Tracer, Tree, leaves};
 use std::marker::PhantomData;
 use std::panic::Location;
 

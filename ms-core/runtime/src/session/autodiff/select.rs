@@ -1,9 +1,9 @@
 //! Selects arguments and parameters as targets of a derivative.
 
 use crate::session::{Arguments, At, Nth};
-use crate::tensor::{Parameter, Tensor};
-use crate::trace::{Differentiable, Gradients, Wrt};
-use crate::trace::{Tree, tuples_of};
+use ms_ops::tensor::{Parameter, Tensor};
+use ms_trace::trace::{Differentiable, Gradients, Wrt};
+use ms_trace::trace::{Tree, tuples_of};
 
 /// A choice among the arguments `Args` of a function and the parameters that it reads. Choices are [`At<I>`](At) for
 /// the argument of position `I`, [`All`] for all arguments, a [`Parameter`] or a `Vec` of them, and tuples of choices.

@@ -1,8 +1,8 @@
 //! Warns of gradients that are zero because every path to the result contains a step function.
 
-use crate::error::{Code, Error, warn_once};
-use crate::ir::Graph;
-use crate::transform::{Step, hiding};
+use ms_ir::Graph;
+use ms_ir::error::{Code, Error, warn_once};
+use ms_trace::transform::{Step, hiding};
 
 /// Warns if the first `results` outputs of a graph depend on some of its first `targets` inputs only through step
 /// functions.

@@ -2,12 +2,12 @@
 //!
 //! Any failure costs a warning and a compilation, never a result.
 
-use crate::environment::Variable;
-use crate::environment_variables;
-use crate::error::{Code, Error};
 use crate::session::context;
-use crate::stored::{Stored, read_all};
 use ms_cache::{Contents, Key, Mapped, Miss, Options, Secret, Store};
+use ms_ir::environment::Variable;
+use ms_ir::environment_variables;
+use ms_ir::error::{Code, Error};
+use ms_ir::stored::{Stored, read_all};
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ fn parse_size(text: &str) -> Option<u64> {
 }
 
 fn warn(message: &str) {
-    crate::error::warn(Error::new(Code::Cache, format!("compile cache: {message}")));
+    ms_ir::error::warn(Error::new(Code::Cache, format!("compile cache: {message}")));
 }
 
 /// Returns the options of a compile cache from the environment: its cap and its secret.

@@ -5,12 +5,12 @@
 
 use super::build_id::Build;
 use super::disk::Disk;
-use crate::exec::{Artifact, Backend, Interface, MachineCode, Program};
-use crate::ir::Graph;
-use crate::ops::custom::has_unversioned;
-use crate::stored::{Reader, Stored, stored};
-use crate::transform::Residual;
 use ms_cache::{Digest, Key, KeyBuilder, Mapped, Store};
+use ms_compile::exec::{Artifact, Backend, Interface, MachineCode, Program};
+use ms_ir::Graph;
+use ms_ir::stored::{Reader, Stored, stored};
+use ms_ops::ops::custom::has_unversioned;
+use ms_trace::transform::Residual;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -255,10 +255,10 @@ impl At {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exec::{CompileOptions, Executable, StepCode};
-    use crate::lower::single::Step;
-    use crate::lower::{Plan, Target};
-    use crate::stored::Description;
+    use ms_compile::exec::{CompileOptions, Executable, StepCode};
+    use ms_compile::lower::single::Step;
+    use ms_compile::lower::{Plan, Target};
+    use ms_ir::stored::Description;
 
     /// A different compiler, backend, target or setting has different entries. The test varies the parts that programs
     /// cannot change without rebuilding the compiler.

@@ -1,7 +1,7 @@
 //! Estimates the memory of compiled code.
 
-use crate::exec::Artifact;
-use crate::ir::{Graph, GraphSize};
+use ms_compile::exec::Artifact;
+use ms_ir::{Graph, GraphSize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

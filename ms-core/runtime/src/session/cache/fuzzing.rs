@@ -2,8 +2,8 @@
 
 use super::entry::Entry;
 use super::pure::PureEntry;
-use crate::exec::stored_program;
-use crate::stored::{Reader, Stored, read_all};
+use ms_compile::exec::stored_program;
+use ms_ir::stored::{Reader, Stored, read_all};
 
 /// Decodes bytes as a stored value of the compile cache, and returns whether they are valid. The program of an entry is
 /// then checked and loaded, or rejected, like one from a file.

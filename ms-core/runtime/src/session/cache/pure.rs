@@ -7,10 +7,10 @@ use super::entry::{Making, Notes};
 use crate::session::call::JitFn;
 use crate::session::call::compiled::{backend, making};
 use crate::session::context::Settings;
-use crate::stored::{Stored, stored};
-use crate::tensor::{Parameter, Tensor, Type};
-use crate::trace::{Name, Sink, Sizes, TypeKey, Visitor};
 use ms_cache::{Digest, Key};
+use ms_ir::stored::{Stored, stored};
+use ms_ops::tensor::{Parameter, Tensor, Type};
+use ms_trace::trace::{Name, Sink, Sizes, TypeKey, Visitor};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 

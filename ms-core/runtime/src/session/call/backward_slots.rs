@@ -1,12 +1,12 @@
 //! Holds the graph that a tape calls instead of a version's own.
 
 use super::compiled::Compiled;
-use crate::error::Result;
-use crate::tensor::WeakParameter;
+use ms_ir::error::Result;
+use ms_ops::tensor::WeakParameter;
 use once_cell::sync::OnceCell;
 use std::sync::Arc;
 
-/// The graph for a tape, if backward functions in it read or write parameters; see [`crate::trace::BackwardSlots`].
+/// The graph for a tape, if backward functions in it read or write parameters; see [`ms_trace::trace::BackwardSlots`].
 pub(super) struct BackwardSlots {
     compiled: OnceCell<Arc<Compiled>>,
     make: Make,

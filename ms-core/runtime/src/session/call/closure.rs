@@ -2,12 +2,12 @@
 
 use super::JitReturn;
 use super::compiled::Compiled;
-use crate::error::{OrRaise, Result};
 use crate::session::TracedArguments;
 use crate::session::autodiff::tape::Tape;
 use crate::session::context;
-use crate::tensor::Tensor;
-use crate::trace::{ArgumentNames, Binding, Tracer, Tree, leaves, run_traced, visited};
+use ms_ir::error::{OrRaise, Result};
+use ms_ops::tensor::Tensor;
+use ms_trace::trace::{ArgumentNames, Binding, Tracer, Tree, leaves, run_traced, visited};
 
 /// Traces `body` on the arguments, and runs the graph. The captures of `body` are inputs of the graph, so it is
 /// compiled once even if their values change.

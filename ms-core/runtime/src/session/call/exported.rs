@@ -2,13 +2,13 @@
 //! arguments.
 
 use super::compiled::Compiled;
-use crate::error::{Code, Error, OrRaise, Result, in_op};
-use crate::ir::{Graph, canonical_bytes, subgraphs, text};
-use crate::ops;
 use crate::session::context;
 use crate::session::{Function, TracedArguments};
-use crate::tensor::{Dim, Op, Tensor, Type};
-use crate::trace::{ArgumentNames, Binding, Sink, Trace, Tracer, Tree, leaves, run_traced, type_key, visited};
+use ms_ir::error::{Code, Error, OrRaise, Result, in_op};
+use ms_ir::{Graph, canonical_bytes, subgraphs, text};
+use ms_ops::ops;
+use ms_ops::tensor::{Dim, Op, Tensor, Type};
+use ms_trace::trace::{ArgumentNames, Binding, Sink, Trace, Tracer, Tree, leaves, run_traced, type_key, visited};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::panic::Location;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl Exported {
         Ok(Self { graph: Arc::new(graph), compiled, constants })
     }
 
-    /// Parses the function of a graph [as text](crate::ir::text). `constant` returns the values of the inputs from
+    /// Parses the function of a graph [as text](ms_ir::text). `constant` returns the values of the inputs from
     /// `arguments` on, by name.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! Registers all compiled functions by their paths.
 
 use super::JitFn;
-use crate::trace::TypeKey;
+use ms_trace::trace::TypeKey;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::sync::{LazyLock, Mutex, PoisonError};

@@ -1,10 +1,10 @@
 //! Calls cells with hooks.
 
 use super::Sign;
-use crate::error::{Code, Error, Result, raise};
-use crate::ops::{GradientHook, hook_backward};
-use crate::tensor::{Parameter, SlotId, Tensor};
-use crate::trace::{
+use ms_ir::error::{Code, Error, Result, raise};
+use ms_ops::ops::{GradientHook, hook_backward};
+use ms_ops::tensor::{Parameter, SlotId, Tensor};
+use ms_trace::trace::{
     Arg, CellId, Hook, Name, Sink, Tree, Visitor, generation, hooks_of, hooks_refused, leaves, receiver,
 };
 use std::sync::Arc;

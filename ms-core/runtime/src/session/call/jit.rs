@@ -1,10 +1,10 @@
 //! Compiles functions and closures: `jit`.
 
 use super::{JitFn, JitReturn};
-use crate::error::OrRaise;
 use crate::session::{Function, TracedArguments, Transform};
-use crate::tensor::Tensor;
-use crate::trace::{Sink, TypeKey, type_key};
+use ms_ir::error::OrRaise;
+use ms_ops::tensor::Tensor;
+use ms_trace::trace::{Sink, TypeKey, type_key};
 use rustc_hash::FxHashMap;
 use std::panic::Location;
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -99,8 +99,8 @@ pub(in crate::session) fn site(key: TypeKey, location: &'static Location<'static
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::Frozen;
     use crate::{Tensor, ops};
+    use ms_trace::trace::Frozen;
     use rustc_hash::FxBuildHasher;
     use std::hash::BuildHasher;
 

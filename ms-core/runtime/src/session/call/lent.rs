@@ -1,11 +1,11 @@
 //! Lends the tensors of `&mut` arguments to a run of a compiled function, which overwrites them with results.
 
-use crate::tensor::{DType, Scalar, Tensor};
+use ms_ops::tensor::{DType, Scalar, Tensor};
 use smallvec::SmallVec;
 use std::sync::LazyLock;
 
 /// Replaces each tensor of a `&mut` argument by the result of a function, in the order of
-/// [`Arg::visit`](crate::trace::Arg::visit).
+/// [`Arg::visit`](ms_trace::trace::Arg::visit).
 pub type Place<'a> = &'a mut dyn FnMut(&mut dyn FnMut(&Tensor) -> Tensor);
 
 /// `&mut` arguments from which the tensors were taken and replaced by a blank scalar. Dropping this returns the

@@ -20,26 +20,26 @@ mod version;
 mod versions;
 mod writing_run;
 
-pub use crate::trace::{Entered, JitReturn};
 pub use compiled::{Compiled, Derivative};
 pub use exported::{Exported, InputSpec, export};
 pub use functions::retrace;
 pub use jit::{Jit, captures_nothing, jit};
 pub use lent::Place;
+pub use ms_trace::trace::{Entered, JitReturn};
 pub use observe::{CallObserver, observe_calls};
 
 use super::cache::entry::Site;
 use super::cache::pure::PureSlot;
 use super::context::{self, Mode, Settings};
-use crate::error::{Error, Result, in_call, raise};
-use crate::ops;
-use crate::tensor::{Created, DispatchMode, dispatch_mode, with_created};
-use crate::trace::{
-    Arg, GraphCall, Marks, Pattern, Pooled, Signature, Sink, Tracer, Tree, TypeKey, cell_path, generation, leaves,
-};
 use compile::Tracing;
 use hooked::{Hooked, check_unhooked};
 use lent::Lent;
+use ms_ir::error::{Error, Result, in_call, raise};
+use ms_ops::ops;
+use ms_ops::tensor::{Created, DispatchMode, dispatch_mode, with_created};
+use ms_trace::trace::{
+    Arg, GraphCall, Marks, Pattern, Pooled, Signature, Sink, Tracer, Tree, TypeKey, cell_path, generation, leaves,
+};
 use observe::Observed;
 use recompilation::Compilations;
 use restore::Stored;

@@ -1,7 +1,7 @@
 //! Observes calls of cells whose bodies run op by op.
 
-use crate::tensor::Tensor;
-use crate::trace::{Sink, cell_path};
+use ms_ops::tensor::Tensor;
+use ms_trace::trace::{Sink, cell_path};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -2,9 +2,9 @@
 
 use super::varying_sizes::{self, MANY_VERSIONS};
 use super::{Call, JitFn, Sign};
-use crate::error::{Code, Error, warn};
-use crate::tensor::{Parameter, Tensor, Type};
-use crate::trace::{Name, Visitor};
+use ms_ir::error::{Code, Error, warn};
+use ms_ops::tensor::{Parameter, Tensor, Type};
+use ms_trace::trace::{Name, Visitor};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::any::TypeId;
 use std::fmt::Write as _;

@@ -3,13 +3,13 @@
 use super::compiled::Compiled;
 use super::version::{Parts, Source, Version, template as template_of};
 use super::{Call, JitReturn, Sign};
-use crate::error::{Code, Error, warn};
 use crate::session::cache::disk::verifies;
 use crate::session::cache::entry::CacheSlot;
 use crate::session::cache::pure::{Input, PureEntry, PureSlot, Traced};
 use crate::session::report;
-use crate::tensor::{DType, DispatchMode, Parameter, Scalar, Tensor};
-use crate::trace::Tree;
+use ms_ir::error::{Code, Error, warn};
+use ms_ops::tensor::{DType, DispatchMode, Parameter, Scalar, Tensor};
+use ms_trace::trace::Tree;
 use std::sync::Arc;
 
 /// The stored trace of another process.

@@ -1,13 +1,13 @@
 //! Creates graphs on demand: expanded, differentiated, at constant sizes.
 
-use crate::effects::{float_status, has_float_status};
-use crate::error::{Code, Error, Result};
-use crate::exec::Interface;
-use crate::ir::{Graph, Type, ValueId};
 use crate::optimize::{PassContext, inline_all};
 use crate::session::cache::entry::Split;
 use crate::session::report;
-use crate::transform::{self, Residual};
+use ms_compile::exec::Interface;
+use ms_ir::error::{Code, Error, Result};
+use ms_ir::{Graph, Type, ValueId};
+use ms_trace::effects::{float_status, has_float_status};
+use ms_trace::transform::{self, Residual};
 use once_cell::sync::OnceCell;
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};

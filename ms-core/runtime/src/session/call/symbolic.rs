@@ -2,10 +2,10 @@
 //! with kernels that all of them share.
 
 use super::compiled::Compiled;
-use crate::error::{Code, Error, Result};
-use crate::ir::Graph;
 use crate::session::cache::lru::{Cached, Lru};
-use crate::tensor::{Array, Dim};
+use ms_ir::Graph;
+use ms_ir::error::{Code, Error, Result};
+use ms_ops::tensor::{Array, Dim};
 use smallvec::SmallVec;
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Warns about arguments with varying sizes, which cause repeated recompilation.
 
-use crate::error::{Code, Error};
-use crate::tensor::{Parameter, Tensor, Type};
-use crate::trace::{Name, Signature, Sink, Visitor};
+use ms_ir::error::{Code, Error};
+use ms_ops::tensor::{Parameter, Tensor, Type};
+use ms_trace::trace::{Name, Signature, Sink, Visitor};
 
 /// The number of versions that triggers the warning.
 pub const MANY_VERSIONS: usize = 8;
@@ -79,11 +79,11 @@ impl Visitor for Names {
 mod tests {
     use super::*;
 
-    use crate::tensor::DType;
+    use ms_ops::tensor::DType;
 
     #[test]
     fn the_argument_that_varies_is_named() {
-        let tensor = |shape: &[usize]| Tensor::from_array(crate::tensor::Array::zeros(shape, DType::F32));
+        let tensor = |shape: &[usize]| Tensor::from_array(ms_ops::tensor::Array::zeros(shape, DType::F32));
         let (fixed, last) = (tensor(&[3]), tensor(&[9, 4]));
         let sign = |sink: &mut Sink<'_>| {
             sink.argument("w");

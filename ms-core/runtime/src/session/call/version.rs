@@ -5,15 +5,15 @@ use super::compiled::Compiled;
 use super::lent::LentTensors;
 use super::versions::Versions;
 use super::writing_run::WritingRun;
-use crate::error::{Code, Error, Result};
-use crate::exec::Donation;
 use crate::session::autodiff::tape::Tape;
 use crate::session::devices;
-use crate::tensor::{
+use ms_compile::exec::Donation;
+use ms_ir::error::{Code, Error, Result};
+use ms_ops::tensor::{
     Array, DType, Dependent, Device, DispatchMode, Gathered, Outputs, Parameter, Role, Scalar, Tensor, Type,
     WeakParameter, dispatch_mode, is_host_only,
 };
-use crate::trace::{Signature, Tree};
+use ms_trace::trace::{Signature, Tree};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::any::{Any, TypeId};

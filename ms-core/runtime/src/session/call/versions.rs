@@ -2,8 +2,8 @@
 
 use super::version::Version;
 use crate::session::cache::lru::eviction_limit;
-use crate::tensor::Type;
-use crate::trace::Signature;
+use ms_ops::tensor::Type;
+use ms_trace::trace::Signature;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::any::TypeId;

@@ -2,10 +2,10 @@
 
 use super::compiled::Compiled;
 use super::lent::LentTensors;
-use crate::error::Result;
-use crate::exec::Donation;
 use crate::session::devices;
-use crate::tensor::{Array, Outputs, Parameter, TakenSlot, Tensor, is_host_only};
+use ms_compile::exec::Donation;
+use ms_ir::error::Result;
+use ms_ops::tensor::{Array, Outputs, Parameter, TakenSlot, Tensor, is_host_only};
 use smallvec::SmallVec;
 
 /// The tensors of `&mut` arguments, and for each that is an input, its number and the input.

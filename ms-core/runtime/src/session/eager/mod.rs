@@ -13,18 +13,18 @@ mod step;
 #[cfg(test)]
 mod tests;
 
-use crate::error::{Result, in_op};
-use crate::exec::{self, Backend, Work};
-use crate::lower::single::{self, Source, StepKey};
-use crate::ops::host::check_positions;
-use crate::ops::{self, Body, Effects, Lowering, OpDef, SliceRule, Types};
 use crate::session::context::settings;
 use crate::session::devices::{self, Submission};
-use crate::tensor::{
+use ms_compile::exec::{self, Backend, Work};
+use ms_compile::lower::single::{self, Source, StepKey};
+use ms_ir::error::{Result, in_op};
+use ms_ops::ops::host::check_positions;
+use ms_ops::ops::{self, Body, Effects, Lowering, OpDef, SliceRule, Types};
+use ms_ops::tensor::{
     Array, Device, DispatchMode, Dispatcher, EagerDispatcher, Eagerly, HostNumber, Layout, MemorySpace, OpCall,
     Outputs, Parameter, StreamKind, Tensor, Type, Value, dispatch_mode, is_host_only, with_dispatcher, with_stream,
 };
-use crate::trace::check_write;
+use ms_trace::trace::check_write;
 use origin::Applied;
 pub(super) use origin::in_composite;
 use smallvec::SmallVec;

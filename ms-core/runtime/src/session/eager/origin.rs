@@ -1,7 +1,7 @@
 //! Describes the ops that submit work to devices, for errors that occur when it runs.
 
-use crate::error::{ActiveCalls, Error, active_function};
-use crate::tensor::{OpCall, Origin, Type, is_host_only};
+use ms_ir::error::{ActiveCalls, Error, active_function};
+use ms_ops::tensor::{OpCall, Origin, Type, is_host_only};
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::panic::Location;

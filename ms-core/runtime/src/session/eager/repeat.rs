@@ -3,12 +3,12 @@
 
 use super::step::Ready;
 use super::{Operands, addresses};
-use crate::error::Result;
-use crate::exec::Backend;
-use crate::ir::Precision;
-use crate::lower::single;
 use crate::session::context::settings;
-use crate::tensor::{Array, Attrs, DType, Device, Layout, OpCall};
+use ms_compile::exec::Backend;
+use ms_compile::lower::single;
+use ms_ir::Precision;
+use ms_ir::error::Result;
+use ms_ops::tensor::{Array, Attrs, DType, Device, Layout, OpCall};
 use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 use std::cell::RefCell;

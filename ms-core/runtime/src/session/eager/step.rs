@@ -1,9 +1,9 @@
 //! Caches the code of steps by key.
 
-use crate::error::Result;
-use crate::exec::{Backend, StepCode};
-use crate::lower::single::{Call, StepKey};
-use crate::tensor::Device;
+use ms_compile::exec::{Backend, StepCode};
+use ms_compile::lower::single::{Call, StepKey};
+use ms_ir::error::Result;
+use ms_ops::tensor::Device;
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::sync::Arc;

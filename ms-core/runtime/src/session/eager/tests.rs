@@ -1,13 +1,13 @@
 //! Tests which code ops share, counted by a backend that computes nothing.
 
 use super::{Operands, run_fast, run_in};
-use crate::error::{Code, Error, Result};
-use crate::exec::{Artifact, Backend, CompileOptions, Executable, StepCode};
-use crate::ir::{Graph, Kernel, Role};
-use crate::lower::Target;
-use crate::lower::single::Step;
-use crate::ops::{self, ADD, CONCAT, CONV, GATHER, Lowering, MATMUL, OpDef, SELECT, SUM, Sample, definitions};
-use crate::tensor::{Array, Attr, AttrKind, Attrs, DType, Layout, OpCall, Scalar, Tensor, Type, Value};
+use ms_compile::exec::{Artifact, Backend, CompileOptions, Executable, StepCode};
+use ms_compile::lower::Target;
+use ms_compile::lower::single::Step;
+use ms_ir::error::{Code, Error, Result};
+use ms_ir::{Graph, Kernel, Role};
+use ms_ops::ops::{self, ADD, CONCAT, CONV, GATHER, Lowering, MATMUL, OpDef, SELECT, SUM, Sample, definitions};
+use ms_ops::tensor::{Array, Attr, AttrKind, Attrs, DType, Layout, OpCall, Scalar, Tensor, Type, Value};
 use std::panic::Location;
 use std::sync::{Arc, Mutex};
 

@@ -1,8 +1,8 @@
 //! Defines the axes over which arguments and results are mapped, and their structure.
 
-use crate::error::{Code, Error, Result};
-use crate::tensor::{Parameter, Tensor};
-use crate::trace::{Name, Sink, Visitor, tuples_of};
+use ms_ir::error::{Code, Error, Result};
+use ms_ops::tensor::{Parameter, Tensor};
+use ms_trace::trace::{Name, Sink, Visitor, tuples_of};
 
 /// The axes over which the tensors of a structure are mapped.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,11 +1,11 @@
 //! Maps lists of cells over lanes.
 
 use super::Vmap;
-use crate::error::{Code, Error, OrRaise, Result};
 use crate::session::call::JitReturn;
 use crate::session::{Function, TracedArguments};
-use crate::tensor::{Parameter, Tensor, Type};
-use crate::trace::{Callable, Cell, Sink, Visitor};
+use ms_ir::error::{Code, Error, OrRaise, Result};
+use ms_ops::tensor::{Parameter, Tensor, Type};
+use ms_trace::trace::{Callable, Cell, Sink, Visitor};
 use std::panic::Location;
 
 /// A cell that represents all cells of a list.

@@ -10,12 +10,12 @@ use super::call::closure;
 use super::call::jit::{call_compiled, site};
 use super::call::{JitFn, JitReturn};
 use super::context;
-use crate::error::{Code, Error, Result, in_call};
-use crate::ops::{self, Control, Lane};
 use crate::session::{Function, TracedArguments, Transform, Transformed};
-use crate::tensor::{Dim, Parameter, Tensor, Type, is_host_only};
-use crate::trace::{Arg, Sink, Tracer, Tree, run_nested, type_key};
 use axes::{Seen, place};
+use ms_ir::error::{Code, Error, Result, in_call};
+use ms_ops::ops::{self, Control, Lane};
+use ms_ops::tensor::{Dim, Parameter, Tensor, Type, is_host_only};
+use ms_trace::trace::{Arg, Sink, Tracer, Tree, run_nested, type_key};
 use smallvec::smallvec;
 use std::cell::Cell;
 use std::panic::Location;
@@ -210,7 +210,7 @@ impl<F> Vmap<F> {
             };
             match Args::enter(arguments, &mut next, |arguments| self.f.invoke(arguments)).split() {
                 Ok(tree) => {
-                    let results = crate::trace::leaves(&tree);
+                    let results = ms_trace::trace::leaves(&tree);
                     Ok((tree, results))
                 }
                 Err(result) => {
@@ -225,7 +225,7 @@ impl<F> Vmap<F> {
         let (tree, region) = traced?;
         // Lanes are unordered, so their backward functions have no order of writes.
         let region = region.without_backward_writes();
-        if crate::trace::leaves(&tree).iter().any(Tensor::is_poisoned) {
+        if ms_trace::trace::leaves(&tree).iter().any(Tensor::is_poisoned) {
             return Ok(F::Output::join(tree.rebuild(&mut |it| tracer.poisoned(it.ty()))));
         }
 

@@ -1,10 +1,10 @@
 //! Propagates channels-last layouts across the borders of calls, branches and loops.
 
 use super::{Ordering, in_order, permute_node, permutes};
-use crate::ir::{Graph, Node, ValueId, Values};
-use crate::ops::{AxisOrder, Control};
-use crate::optimize::{Dce, Pass, PassContext};
-use crate::tensor::Type;
+use ms_compile::optimize::{Dce, Pass, PassContext};
+use ms_ir::{Graph, Node, ValueId, Values};
+use ms_ops::ops::{AxisOrder, Control};
+use ms_ops::tensor::Type;
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -2,16 +2,16 @@
 
 mod borders;
 
-use crate::ir::{Graph, Memo, Node, Reducer, Rewriter, ValueId, Values};
-use crate::ops::{
+use crate::trace;
+use borders::Bordered;
+use ms_compile::optimize::{Contracted, Pass, PassContext};
+use ms_ir::{Graph, Memo, Node, Reducer, Rewriter, ValueId, Values};
+use ms_ops::ops::{
     self, AxisAttrs, AxisOrder, BROADCAST_TO, BroadcastToAttrs, CONCAT, Extents, FULL, ImageForm, ImageRule, Ints,
     Lowering, OpDef, PERMUTE, PermuteAttrs, PlaceAttrs, RESHAPE, ReduceAttrs, ReshapeAttrs, SLICE, SLICE_UPDATE,
     SliceAttrs, definition, full_node, literal_of,
 };
-use crate::optimize::{Contracted, Pass, PassContext};
-use crate::tensor::{Attr, Attrs, Dim, Dims, Tensor, Type};
-use crate::trace;
-use borders::Bordered;
+use ms_ops::tensor::{Attr, Attrs, Dim, Dims, Tensor, Type};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;

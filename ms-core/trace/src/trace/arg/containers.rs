@@ -1,8 +1,8 @@
 //! Implements arguments with parts: references, lists, options, maps, tuples.
 
 use super::{Arg, Name, Sink, Tree};
-use crate::tensor::Tensor;
 use crate::trace::tuples_of;
+use ms_ops::tensor::Tensor;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
 use std::hash::BuildHasher;

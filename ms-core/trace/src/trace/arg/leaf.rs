@@ -1,9 +1,9 @@
 //! Implements arguments without parts: tensors, parameters, host values.
 
 use super::{Arg, Sink, Tree};
-use crate::error::{Code, Error, raise};
-use crate::tensor::{DType, Parameter, Tensor};
 use ms_cache::Digest;
+use ms_ir::error::{Code, Error, raise};
+use ms_ops::tensor::{DType, Parameter, Tensor};
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
@@ -187,21 +187,21 @@ impl Arg for Parameter {
 
 /// Visits the slot of the generator's state.
 #[diagnostic::do_not_recommend]
-impl Arg for crate::ops::random::Generator {
+impl Arg for ms_ops::ops::random::Generator {
     fn visit(&self, sink: &mut Sink<'_>) {
         sink.parameter(self.state());
     }
 }
 
 #[diagnostic::do_not_recommend]
-impl Arg for crate::ops::FloatStatus {
+impl Arg for ms_ops::ops::FloatStatus {
     fn visit(&self, sink: &mut Sink<'_>) {
         sink.parameter(self.state());
     }
 }
 
 #[diagnostic::do_not_recommend]
-impl Arg for crate::ops::Reduction {
+impl Arg for ms_ops::ops::Reduction {
     fn visit(&self, sink: &mut Sink<'_>) {
         sink.fixed(*self as u64);
     }
@@ -260,7 +260,7 @@ fixed! {
     u32 => |it| it as u64, |word| Some(word as u32);
     u64 => |it| it, |word| Some(word);
     usize => |it| it as u64, |word| Some(word as usize);
-    crate::tensor::DType => |it| it as u64, |word| Self::ALL.get(word as usize).copied();
+    ms_ops::tensor::DType => |it| it as u64, |word| Self::ALL.get(word as usize).copied();
     () => |_it| 0, |_word| Some(());
 }
 

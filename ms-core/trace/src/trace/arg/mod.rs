@@ -9,7 +9,7 @@ pub use leaf::{ComputeDType, Frozen, Training};
 pub use names::ArgumentNames;
 pub use sink::{CellId, Name, PerParameter, Sink, Size, Sizes, Visitor};
 
-use crate::tensor::{Parameter, Tensor};
+use ms_ops::tensor::{Parameter, Tensor};
 
 /// An argument of a compiled function. Its tensors and parameters become inputs, and its static content becomes part of
 /// the key.

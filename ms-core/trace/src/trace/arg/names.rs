@@ -1,7 +1,7 @@
 //! Names the tensors and parameters of arguments for dumps.
 
 use super::{CellId, Name, Sink, Visitor};
-use crate::tensor::{Parameter, SlotId, Tensor};
+use ms_ops::tensor::{Parameter, SlotId, Tensor};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::OnceCell;
 use std::fmt::Write;

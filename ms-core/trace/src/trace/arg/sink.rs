@@ -1,10 +1,10 @@
 //! Defines the visitor interface of arguments.
 
 use super::{ComputeDType, Training};
-use crate::error::{Code, Error, raise, stack_address};
-use crate::tensor::{Parameter, Tensor};
 use crate::trace::signature::Signature;
 use crate::trace::type_key::TypeKey;
+use ms_ir::error::{Code, Error, raise, stack_address};
+use ms_ops::tensor::{Parameter, Tensor};
 use std::fmt;
 
 /// Receives the parts of an [`Arg`](super::Arg): a [`Visitor`], or the signature of a call.

@@ -7,7 +7,7 @@ pub use overload::{Kind, MultitypeFuncGraph, Overload};
 pub use value::{FromValue, Number, Structure, Value};
 
 use super::arg::Tree;
-use crate::error::{Code, Error, OrRaise, Result};
+use ms_ir::error::{Code, Error, OrRaise, Result};
 
 /// Calls a function on corresponding parts of structures, at any depth, and returns a structure of the results.
 ///
@@ -152,9 +152,9 @@ fn columns<'a>(form: &Value, values: &[&'a Value]) -> Result<Vec<Vec<&'a Value>>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops;
-    use crate::ops::core::testing::{refused, run};
-    use crate::tensor::Tensor;
+    use ms_ops::ops;
+    use ms_ops::ops::core::testing::{refused, run};
+    use ms_ops::tensor::Tensor;
     use std::cell::RefCell;
     use std::collections::BTreeMap;
     use std::rc::Rc;

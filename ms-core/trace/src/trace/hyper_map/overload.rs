@@ -1,8 +1,8 @@
 //! Implements overloaded functions, selected by the kinds of their arguments.
 
 use super::value::{Number, Structure, Value};
-use crate::error::{Code, Error, OrRaise, Result};
-use crate::tensor::{Parameter, Tensor};
+use ms_ir::error::{Code, Error, OrRaise, Result};
+use ms_ops::tensor::{Parameter, Tensor};
 use std::borrow::Cow;
 use std::rc::Rc;
 

@@ -1,9 +1,9 @@
 //! Represents structures as dynamic values, by which overloads of [`MultitypeFuncGraph`](super::MultitypeFuncGraph) are
 //! selected.
 
-use crate::error::{Code, Error, Result};
-use crate::tensor::{Parameter, Tensor};
 use crate::trace::tuples_of;
+use ms_ir::error::{Code, Error, Result};
+use ms_ops::tensor::{Parameter, Tensor};
 use std::collections::BTreeMap;
 use std::fmt;
 

@@ -24,10 +24,10 @@ use super::flow::{self, Flow, HeldFlow, Vote};
 use super::kind::{Condition, Decision, Kind, OnTensor};
 use super::reach::Reach;
 use super::{Open, blank, set_apart};
-use crate::error::abandon;
-use crate::ops;
-use crate::tensor::Tensor;
 use crate::trace::tracer::Suspended;
+use ms_ir::error::abandon;
+use ms_ops::ops;
+use ms_ops::tensor::Tensor;
 use std::marker::PhantomData;
 use std::panic::Location;
 

@@ -1,9 +1,9 @@
 //! Carries state that changes inside regions.
 
 use super::kind::{Host, Kind, OnTensor};
-use crate::error::{Code, Error};
-use crate::tensor::{Parameter, Tensor};
 use crate::trace::arg::{Name, Sink, Tree, Visitor};
+use ms_ir::error::{Code, Error};
+use ms_ops::tensor::{Parameter, Tensor};
 use std::marker::PhantomData;
 
 /// The treatment of a variable of type `S` that changes inside a kind of region. Host regions allow any Rust type and

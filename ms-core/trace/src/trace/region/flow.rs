@@ -8,10 +8,10 @@
 use super::carry::{Carry, Held, Leaves, held};
 use super::kind::{Condition, Decision, Host, Kind, OnTensor};
 use super::repeat::{Repeat, Rounds};
-use crate::error::{Code, Error, abandon};
-use crate::ops;
-use crate::tensor::Tensor;
 use crate::trace::tracer::Tracer;
+use ms_ir::error::{Code, Error, abandon};
+use ms_ops::ops;
+use ms_ops::tensor::Tensor;
 use std::marker::PhantomData;
 use std::panic::Location;
 use std::sync::LazyLock;

@@ -7,11 +7,11 @@ use super::kind::{Condition, OnTensor};
 use super::range::{Bound, Over, range};
 use super::repeat::repeat;
 use super::{Open, branch, set_apart};
-use crate::error::{Code, Error, OrRaise, Result, raise};
-use crate::ops;
-use crate::tensor::{DispatchMode, Scan, Tensor, Type, dispatch_mode};
 use crate::trace::arg::{Tree, leaves};
 use crate::trace::tracer::{Repeated, Tracer, run_traced};
+use ms_ir::error::{Code, Error, OrRaise, Result, raise};
+use ms_ops::ops;
+use ms_ops::tensor::{DispatchMode, Scan, Tensor, Type, dispatch_mode};
 use std::panic::Location;
 use std::rc::Rc;
 
@@ -242,7 +242,7 @@ fn nothing<T: Tree, X: Tree, Y: Tree>(f: impl Fn(&T, &X) -> (T, Y), init: T, xs:
     match traced {
         Some(y) => {
             let empty = |it: &Tensor| {
-                let dims: crate::tensor::Dims = std::iter::once(0.into()).chain(it.dims()).collect();
+                let dims: ms_ops::tensor::Dims = std::iter::once(0.into()).chain(it.dims()).collect();
                 ops::full_of(dims, 0, it.dtype())
             };
             (init, y.rebuild(&mut |it| empty(it)))

@@ -1,9 +1,9 @@
 //! Defines the conditions of annotated code: the type of a condition determines the kind of the region.
 
-use crate::error::{Code, Error, OrRaise, Result};
-use crate::ops;
-use crate::tensor::{DType, Tensor};
 use crate::trace::tracer::Tracer;
+use ms_ir::error::{Code, Error, OrRaise, Result};
+use ms_ops::ops;
+use ms_ops::tensor::{DType, Tensor};
 use std::marker::PhantomData;
 use std::panic::Location;
 use std::rc::Rc;
@@ -91,7 +91,7 @@ impl Condition for Tensor {
                 Ok(condition) => Decision::Traced(tracer, condition),
                 Err(error) => {
                     tracer.report(error.with_op("condition").at(Location::caller()));
-                    let poisoned = tracer.poisoned(crate::tensor::Type::of(DType::Bool, &[]));
+                    let poisoned = tracer.poisoned(ms_ops::tensor::Type::of(DType::Bool, &[]));
                     Decision::Traced(tracer, poisoned)
                 }
             },

@@ -23,10 +23,10 @@ pub use reach::{
 pub use repeat::{Repeat, repeat};
 
 use super::tracer::Tracer;
-use crate::error::{Code, Error};
-use crate::ops::{self, distinct};
-use crate::tensor::{DispatchMode, Tensor, dispatch_mode};
 use carry::Leaves;
+use ms_ir::error::{Code, Error};
+use ms_ops::ops::{self, distinct};
+use ms_ops::tensor::{DispatchMode, Tensor, dispatch_mode};
 use std::cell::Cell;
 use std::panic::Location;
 use std::rc::Rc;

@@ -5,9 +5,9 @@ use super::flow::{Flow, HeldFlow, Vote};
 use super::kind::{Host, OnTensor};
 use super::reach::Reach;
 use super::repeat::{Repeat, Rounds, repeat};
-use crate::error::{Code, Error, raise};
-use crate::ops;
-use crate::tensor::{DType, Dim, Parameter, Tensor};
+use ms_ir::error::{Code, Error, raise};
+use ms_ops::ops;
+use ms_ops::tensor::{DType, Dim, Parameter, Tensor};
 use std::marker::PhantomData;
 
 /// The numbers from `start` to `stop`, exclusive, each an `i64[]`.

@@ -10,7 +10,7 @@
 //! region.uses("`c`", (&&Probe(&c)).asks());       c is borrowed, or a receiver: `c.set(1)`
 //! ```
 
-use crate::error::{Code, Error};
+use ms_ir::error::{Code, Error};
 use std::any::type_name;
 use std::cell::{Cell, RefCell};
 use std::panic::UnwindSafe;

@@ -1,10 +1,10 @@
 //! Separates the writes of backward functions from those of the enclosing functions.
 
 use super::{Binding, Region, Trace, Tracer};
-use crate::error::{Code, Error, Result};
-use crate::ir::{Graph, ValueId};
-use crate::ops::full_node;
-use crate::tensor::{Literal, Parameter};
+use ms_ir::error::{Code, Error, Result};
+use ms_ir::{Graph, ValueId};
+use ms_ops::ops::full_node;
+use ms_ops::tensor::{Literal, Parameter};
 use std::sync::Arc;
 
 /// A trace in the form that gradients from outside need.

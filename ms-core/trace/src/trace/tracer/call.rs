@@ -7,11 +7,11 @@
 
 use super::frame::{CallNames, Frame, State};
 use super::{Binding, Tracer};
-use crate::error::{Result, raise};
-use crate::ir::{Def, Graph, Node, ValueId, shallow_bytes};
-use crate::ops::{self, Control, Lowering};
-use crate::tensor::{Parameter, Tensor, Type};
 use crate::trace::arg::{ArgumentNames, Sink, Tree, Visitor, leaves};
+use ms_ir::error::{Result, raise};
+use ms_ir::{Def, Graph, Node, ValueId, shallow_bytes};
+use ms_ops::ops::{self, Control, Lowering};
+use ms_ops::tensor::{Parameter, Tensor, Type};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::any::Any;

@@ -3,10 +3,10 @@
 
 use super::frame::Frame;
 use super::{Binding, Tracer};
-use crate::error::Result;
-use crate::ir::{Graph, Type, ValueId};
-use crate::ops::{Control, Loop};
-use crate::tensor::{Dispatcher, Parameter, SlotId, Tensor};
+use ms_ir::error::Result;
+use ms_ir::{Graph, Type, ValueId};
+use ms_ops::ops::{Control, Loop};
+use ms_ops::tensor::{Dispatcher, Parameter, SlotId, Tensor};
 use smallvec::SmallVec;
 use std::panic::Location;
 use std::sync::Arc;

@@ -3,14 +3,14 @@
 use super::Tracer;
 use super::call::is_common;
 use super::frame::State;
-use crate::error::{Code, Error, Result, active_function};
-use crate::ir::{Node, Type, ValueId};
-use crate::ops;
-use crate::tensor::{
-    DType, DispatchMode, Dispatcher, Literal, OpCall, Outputs, Parameter, Scalar, Scan, Tensor, Traced, left_behind,
-};
 use crate::trace::body::infer_node;
 use crate::trace::region::scan_carries;
+use ms_ir::error::{Code, Error, Result, active_function};
+use ms_ir::{Node, Type, ValueId};
+use ms_ops::ops;
+use ms_ops::tensor::{
+    DType, DispatchMode, Dispatcher, Literal, OpCall, Outputs, Parameter, Scalar, Scan, Tensor, Traced, left_behind,
+};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::panic::Location;

@@ -1,11 +1,11 @@
 //! Defines the graphs under construction: one for the trace, and one for each open region.
 
 use super::{Binding, call};
-use crate::error::{Code, Error};
-use crate::ir::{Def, Graph, Type, ValueId};
-use crate::ops;
-use crate::tensor::{Parameter, SlotId, Tensor, close_scope, open_scope};
 use crate::trace::arg::ArgumentNames;
+use ms_ir::error::{Code, Error};
+use ms_ir::{Def, Graph, Type, ValueId};
+use ms_ops::ops;
+use ms_ops::tensor::{Parameter, SlotId, Tensor, close_scope, open_scope};
 use rustc_hash::FxHashMap;
 use std::cell::OnceCell;
 use std::sync::Arc;

@@ -12,12 +12,12 @@ pub use call::{GraphCall, Pattern};
 pub use control::{Repeated, Suspended};
 pub use run::{build, build_like, run_nested, run_traced, run_with_slots, sound};
 
-use crate::error::{Error, Result, abandon};
-use crate::ir::{Graph, Node, Type, ValueId};
-use crate::ops::{self, Control};
-use crate::tensor::{Literal, LiveTrace, Parameter, Tensor, Traced, escaped, left_behind};
 use crate::trace::arg::ArgumentNames;
 use frame::{CallNames, Frame, State};
+use ms_ir::error::{Error, Result, abandon};
+use ms_ir::{Graph, Node, Type, ValueId};
+use ms_ops::ops::{self, Control};
+use ms_ops::tensor::{Literal, LiveTrace, Parameter, Tensor, Traced, escaped, left_behind};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
@@ -107,7 +107,7 @@ impl Tracer {
 
     /// Returns the tracer that is the current dispatcher of this thread, if there is one.
     pub fn current() -> Option<Rc<Self>> {
-        crate::tensor::current_dispatcher().and_then(|it| it.as_any()?.downcast::<Self>().ok())
+        ms_ops::tensor::current_dispatcher().and_then(|it| it.as_any()?.downcast::<Self>().ok())
     }
 
     /// Sets the source location to which the following ops are attributed: a transform's ops belong to the user's op.

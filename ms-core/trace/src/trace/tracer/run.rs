@@ -1,9 +1,9 @@
 //! Runs code whose ops become a graph.
 
 use super::{Region, Tracer};
-use crate::error::{Result, abandon, collecting};
-use crate::ir::{Graph, Type};
-use crate::tensor::{Tensor, outside_scopes, with_dispatcher};
+use ms_ir::error::{Result, abandon, collecting};
+use ms_ir::{Graph, Type};
+use ms_ops::tensor::{Tensor, outside_scopes, with_dispatcher};
 use std::rc::Rc;
 
 /// Runs `body` with `tracer` as the dispatcher. Returns `None` if it is abandoned, with the errors recorded in the

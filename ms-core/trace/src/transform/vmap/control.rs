@@ -3,10 +3,10 @@
 use super::guard::chosen;
 use super::masked::MaskedLoop;
 use super::{Batched, Batcher, Value, emit, flags, is_stack, tensors, whole};
-use crate::error::{Code, Error, Result};
-use crate::ir::Node;
-use crate::ops::{self, BatchedCall, Control, CustomVjp, Effects, Loop, has_effect};
-use crate::tensor::Tensor;
+use ms_ir::Node;
+use ms_ir::error::{Code, Error, Result};
+use ms_ops::ops::{self, BatchedCall, Control, CustomVjp, Effects, Loop, has_effect};
+use ms_ops::tensor::Tensor;
 
 impl Batcher {
     /// Batches a node with regions.

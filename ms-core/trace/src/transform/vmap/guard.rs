@@ -1,10 +1,10 @@
 //! Guards code that runs for lanes which do not take it.
 
 use super::{Batcher, Sides, Value, build, emit, is_stack, parts, rebuilt};
-use crate::error::Result;
-use crate::ir::{Graph, Node, Type};
-use crate::ops::{self, Control, Loop};
-use crate::tensor::{DType, Dim, Dims, Scalar, Tensor};
+use ms_ir::error::Result;
+use ms_ir::{Graph, Node, Type};
+use ms_ops::ops::{self, Control, Loop};
+use ms_ops::tensor::{DType, Dim, Dims, Scalar, Tensor};
 use std::rc::Rc;
 use std::sync::Arc;
 

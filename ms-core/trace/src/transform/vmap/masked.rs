@@ -3,10 +3,10 @@
 
 use super::guard::{beside, is_speculatable};
 use super::{Batcher, Value, build, emit, flags, tensors};
-use crate::error::Result;
-use crate::ir::{Graph, Node, Type};
-use crate::ops::{self, Control, Loop};
-use crate::tensor::{DType, Tensor};
+use ms_ir::error::Result;
+use ms_ir::{Graph, Node, Type};
+use ms_ops::ops::{self, Control, Loop};
+use ms_ops::tensor::{DType, Tensor};
 use std::sync::Arc;
 
 /// A batched loop.

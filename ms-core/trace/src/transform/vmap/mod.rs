@@ -10,11 +10,11 @@ mod masked;
 mod tests;
 
 use super::composite::{expanded_alone, transformable};
-use crate::error::{Code, Error, Result};
-use crate::ir::{Graph, Node};
-use crate::ops::{self, BatchedCall, Batching, Control, Effects, Lane, OpDef};
-use crate::tensor::{Dim, Dims, Tensor, Type, apply};
 use crate::trace::{self, Tracer};
+use ms_ir::error::{Code, Error, Result};
+use ms_ir::{Graph, Node};
+use ms_ops::ops::{self, BatchedCall, Batching, Control, Effects, Lane, OpDef};
+use ms_ops::tensor::{Dim, Dims, Tensor, Type, apply};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -200,7 +200,7 @@ impl Batcher {
         }
         let around = tracer.locate(None);
         for (_, node) in graph.nodes() {
-            let operand = |id: &crate::ir::ValueId| values[id.0 as usize].clone().expect("operands are defined first");
+            let operand = |id: &ms_ir::ValueId| values[id.0 as usize].clone().expect("operands are defined first");
             let operands: Vec<Value> = node.inputs.iter().map(operand).collect();
             tracer.locate(node.location);
             for (id, result) in node.outputs.iter().zip(self.node(node, &operands)?) {

@@ -1,17 +1,17 @@
 //! Compares batched graphs with one run for each lane.
 
 use super::vmap as over_lanes;
-use crate::error::Code;
-use crate::ir::{Graph, Node};
-use crate::ops::core::testing::scattered;
-use crate::ops::{
-    COMPOSITES, Effects, Lane, Lowering, PRIMITIVES, definitions, evaluate_graph, infer, parse_graph, verify,
-};
-use crate::tensor::{Array, DType, Dim, Type};
 use crate::transform::tests::{GRAPHS, gradient};
 use crate::transform::value_and_grad;
+use ms_ir::error::Code;
+use ms_ir::{Graph, Node};
+use ms_ops::ops::core::testing::scattered;
+use ms_ops::ops::{
+    COMPOSITES, Effects, Lane, Lowering, PRIMITIVES, definitions, evaluate_graph, infer, parse_graph, verify,
+};
+use ms_ops::tensor::{Array, DType, Dim, Type};
 
-fn vmap(graph: &Graph, size: usize, operands: &[Lane], results: &[Lane]) -> crate::error::Result<Graph> {
+fn vmap(graph: &Graph, size: usize, operands: &[Lane], results: &[Lane]) -> ms_ir::error::Result<Graph> {
     over_lanes(graph, Dim::new(size), operands, results, None)
 }
 
@@ -80,7 +80,7 @@ fn check(graph: &Graph, operands: &[Operand], sizes: &[usize], context: &str) {
 }
 
 /// Builds a graph of one node of the op.
-fn single(def: &'static crate::ops::OpDef, attrs: &crate::tensor::Attrs, types: &[Type]) -> Graph {
+fn single(def: &'static ms_ops::ops::OpDef, attrs: &ms_ops::tensor::Attrs, types: &[Type]) -> Graph {
     let mut graph = Graph::new(def.name());
     let inputs: Vec<_> = types.iter().map(|it| graph.add_input(it.clone())).collect();
     let results = infer(def, attrs, &[], &types.iter().collect::<Vec<_>>()).expect("a sample fits");

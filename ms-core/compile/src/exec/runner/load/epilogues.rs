@@ -1,13 +1,13 @@
 //! Loads the epilogues of contractions and of library ops.
 
 use super::Loader;
-use crate::error::Result;
 use crate::exec::runner::check::malformed;
 use crate::exec::runner::run;
 use crate::exec::{Driver, EpilogueWords};
-use crate::ir::{Contraction, LaneAxis, LoopWords, Param, Role, StrideClass};
 use crate::lower::{Epilogue, EpilogueLoops, KernelCall, View, image_axes};
-use crate::tensor::Layout;
+use ms_ir::data::Layout;
+use ms_ir::error::Result;
+use ms_ir::{Contraction, LaneAxis, LoopWords, Param, Role, StrideClass};
 use smallvec::SmallVec;
 
 impl<D: Driver> Loader<'_, D> {

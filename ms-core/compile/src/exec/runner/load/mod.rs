@@ -6,15 +6,15 @@ use super::check::{Checker, malformed};
 use super::copied::copied;
 use super::repeat::{CarryWords, Chain, Cycle, Repeated, Series, Trips};
 use super::run::{OperandWord, Patch, PlacedView, Program, Routine, Step};
-use crate::error::Result;
 use crate::exec::{Accepted, Check, Driver, LibraryCall};
-use crate::ir::{Kernel, Param, Role};
 use crate::lower::{
     self, Argument, BufferId, ContractionResult, ContractionStep, IndexedAxis, KernelCall, KernelId, Loop, NextCarry,
     Place, Plan, PlanStep, Repeat, Span, View, is_stack, value_bytes,
 };
-use crate::ops::{Lowering, definition};
-use crate::tensor::{Array, Layout, MemorySpace, StreamKind, Type, with_stream};
+use ms_ir::data::{Array, Layout, MemorySpace, StreamKind, Type, with_stream};
+use ms_ir::error::Result;
+use ms_ir::{Kernel, Param, Role};
+use ms_ops::ops::{Lowering, definition};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;

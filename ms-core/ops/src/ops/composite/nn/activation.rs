@@ -1,9 +1,9 @@
 //! Activation functions.
 
-use crate::error::called;
 use crate::ops::core::rules::{Interval, check_divisor, check_interval};
 use crate::ops::{Batching, Derivative, Sample, SampleInput, erfc, exp, expm1, log1p, relu, select, sigmoid, tanh};
 use crate::tensor::{AsTensor, Attrs, DType, Tensor, apply1};
+use ms_ir::error::called;
 use smallvec::smallvec;
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI, FRAC_2_SQRT_PI};
 

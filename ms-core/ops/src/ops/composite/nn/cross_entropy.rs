@@ -2,7 +2,6 @@
 
 use super::loss::Reduction;
 use super::softmax::LogSoftmax;
-use crate::error::{Code, Error, OrRaise, Result, called, raise};
 use crate::ops::core::composite::first_result;
 use crate::ops::core::rules::{Interval, check_dims, check_interval, may_equal, sum_dtype};
 use crate::ops::primitive::class_index::existing;
@@ -11,6 +10,7 @@ use crate::ops::{
     full_of, iota, keepdims, log, mean, over_size, select, sum, sum_axes,
 };
 use crate::tensor::{AsTensor, Attrs, DType, Dim, Outputs, Tensor};
+use ms_ir::error::{Code, Error, OrRaise, Result, called, raise};
 use smallvec::smallvec;
 
 /// The cross entropy of logits with classes or distributions, and its options.

@@ -1,12 +1,12 @@
 //! Dense layers.
 
-use crate::error::{Code, OrRaise, called, raise};
 use crate::ops::core::axis::refusal;
 use crate::ops::core::composite::first_result;
 use crate::ops::core::rules::{check_dims, to_operand};
 use crate::ops::core::wide::Inner;
 use crate::ops::{Batching, Cotangents, Derivative, Sample, SampleInput, cast, matmul, reshape, transpose};
 use crate::tensor::{AsTensor, Attrs, DType, Dim, Outputs, Tensor};
+use ms_ir::error::{Code, OrRaise, called, raise};
 use smallvec::smallvec;
 
 composite! {

@@ -1,10 +1,10 @@
 //! Dropout.
 
-use crate::error::called;
 use crate::ops::api::random;
 use crate::ops::core::rules::{Interval, check_interval};
 use crate::ops::select;
 use crate::tensor::{AsTensor, Tensor};
+use ms_ir::error::called;
 
 /// Sets each element to zero with probability `p`, and scales the others by `1 / (1 - p)` (Srivastava et al. 2014,
 /// "Dropout"). Dropped infinities and NaNs become zero too. Draws from the default generator.

@@ -1,6 +1,5 @@
 //! Embedding: rows of a table.
 
-use crate::error::{Code, called};
 use crate::ops::core::axis::refusal;
 use crate::ops::core::wide::Inner;
 use crate::ops::primitive::from_zero::from_zero;
@@ -9,6 +8,7 @@ use crate::ops::{
     Batching, Derivative, Effects, Sample, SampleInput, expand_dims, not_equal, select, stop_gradient, wrapping,
 };
 use crate::tensor::{AsTensor, Attrs, DType, Tensor, apply1, refused};
+use ms_ir::error::{Code, called};
 use smallvec::smallvec;
 
 attributes! {

@@ -3,12 +3,12 @@
 //! Losses do not broadcast: `[n, 1]` with a target `[n]` would give `n²` losses of unrelated pairs.
 
 use super::activation::softplus_pair;
-use crate::error::{Result, called};
 use crate::ops::core::rules::{Interval, check_broadcast, check_dims, check_interval};
 use crate::ops::{
     bounded, clamp_min, exp, isinf, keepdims, log, log1p, mean, norm, over_size, select, sqrt, stop_gradient, sum,
 };
 use crate::tensor::{AsTensor, Dim, Tensor};
+use ms_ir::error::{Result, called};
 
 /// The reduction of the losses of examples.
 ///

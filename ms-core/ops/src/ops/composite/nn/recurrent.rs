@@ -1,7 +1,6 @@
 //! Recurrent layers: scans over time, which are loops of graphs as well.
 
 use super::dense::gradients as dense_gradients;
-use crate::error::{Code, Error, OrRaise, Result, called};
 use crate::ops::core::rules::{check_dims, to_operand};
 use crate::ops::core::wide::Inner;
 use crate::ops::{
@@ -9,6 +8,7 @@ use crate::ops::{
     dense, mul, sigmoid, split, stack, sub, tanh, zeros_like,
 };
 use crate::tensor::{AsTensor, Attrs, DType, Dim, Outputs, Scan, Tensor, apply, dispatcher, first_poisoned, promote};
+use ms_ir::error::{Code, Error, OrRaise, Result, called};
 use smallvec::smallvec;
 use std::panic::Location;
 

@@ -1,6 +1,5 @@
 //! Softmax and related ops, shifted by the largest entry to prevent overflow.
 
-use crate::error::called;
 use crate::ops::composite::largest::largest_finite;
 use crate::ops::core::axis::named;
 use crate::ops::primitive::reduction::axes_of;
@@ -9,6 +8,7 @@ use crate::ops::{
     select, stop_gradient, sum,
 };
 use crate::tensor::{AsTensor, Attrs, DType, Outputs, Tensor, apply1};
+use ms_ir::error::called;
 use smallvec::smallvec;
 
 /// Returns the largest entries over axes, without gradient; zero for no entries. An infinite largest entry minus itself

@@ -4,7 +4,7 @@
 //! that value. An infinite or NaN derivative of the other value never reaches the result.
 
 use super::{Binary, Builder, Formula, Instruction, Kind, Unary, ValueId};
-use crate::ir::Math;
+use ms_ir::Math;
 use std::f64::consts::FRAC_2_SQRT_PI;
 
 impl Formula {

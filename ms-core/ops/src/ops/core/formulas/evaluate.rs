@@ -1,10 +1,10 @@
 //! Reference evaluation of formulas.
 
 use super::{Binary, Dtypes, Formula, Instruction, Unary, ValueId, number};
-use crate::ir::Math;
 use crate::ops::core::elementwise::wide;
 use crate::ops::primitive::erf::{erf_f64, erfc_f64};
 use crate::tensor::Scalar;
+use ms_ir::Math;
 
 /// Evaluates a formula on one element of each operand. Floats are computed in f64, and integers wrap to their dtypes.
 pub fn evaluate(formula: &Formula, dtypes: Dtypes, operands: &[Scalar]) -> Scalar {

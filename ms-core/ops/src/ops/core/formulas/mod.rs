@@ -14,8 +14,8 @@ pub use build::Builder;
 pub use evaluate::evaluate;
 pub use lower::lower;
 
-use crate::ir::Math;
 use crate::tensor::{DType, Scalar};
+use ms_ir::Math;
 use smallvec::SmallVec;
 
 /// A value of a formula: an operand, or the result of an instruction; operands come first.

@@ -4,8 +4,8 @@
 //! Values are numbered from zero: operands, then instructions. An instruction names its operands by these numbers.
 
 use super::{Binary, Formula, Instruction, Kind, Unary, ValueId, number};
-use crate::ir::Math;
 use crate::tensor::{DType, Scalar};
+use ms_ir::Math;
 use smallvec::SmallVec;
 use std::fmt::{self, Display};
 

@@ -4,9 +4,9 @@ use super::{
     acos, acosh, asin, asinh, atan, atan2, atanh, cos, cosh, erf, erfc, exp, exp_of_not_positive, expm1, log, log1p,
     pow, rsqrt, sin, sinh, tan, tanh,
 };
-use crate::ir::{Inst, Kernel, KernelBuilder, LaneAxis, Math, Role, Scope, Sign, StrideClass, Val};
 use crate::ops::core::body::{Expr, body};
 use crate::tensor::DType;
+use ms_ir::{Inst, Kernel, KernelBuilder, LaneAxis, Math, Role, Scope, Sign, StrideClass, Val};
 use std::sync::OnceLock;
 
 /// Builds the formula of a function.

@@ -1,11 +1,11 @@
 //! Scalar evaluation of the bodies of elementwise ops.
 
-use crate::error::Result;
-use crate::ir::{BinaryOp, Compare, Inst, Kernel, KernelBuilder, LaneAxis, Role, Scope, StrideClass, UnaryOp, Val};
 use crate::ops::core::host::array_of;
 use crate::ops::core::math::expand;
 use crate::ops::core::rules::broadcast_shape;
 use crate::tensor::{Array, DType, Element, Scalar, collected};
+use ms_ir::error::Result;
+use ms_ir::{BinaryOp, Compare, Inst, Kernel, KernelBuilder, LaneAxis, Role, Scope, StrideClass, UnaryOp, Val};
 
 /// Runs the body that `build` builds from one value per array, on arrays that broadcast.
 ///

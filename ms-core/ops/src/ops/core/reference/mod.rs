@@ -5,9 +5,9 @@ mod body;
 
 pub use body::evaluate_body;
 
-use crate::error::{Code, Error, Result};
 use crate::ops::{Lowering, definition, evaluate_body_of};
 use crate::tensor::{Array, Dispatcher, OpCall, Outputs, Parameter, Tensor, Type};
+use ms_ir::error::{Code, Error, Result};
 use smallvec::SmallVec;
 
 /// A dispatcher that applies ops by their definitions.

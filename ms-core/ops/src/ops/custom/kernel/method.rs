@@ -2,8 +2,8 @@
 
 use super::number::{binary, select, unary, with_floats, with_integers};
 use super::{Bool, Decides, F32, F64, Float, I8, I16, I32, I64, Int, U8, U16, U32, U64, Value};
-use crate::ir::Math;
 use crate::ops::core::formulas::{Binary, Unary};
+use ms_ir::Math;
 
 /// Implements the methods of all numbers.
 macro_rules! numbers {

@@ -12,10 +12,10 @@ mod number;
 pub use control::{Compares, Decides, Logic};
 pub use number::{Bool, F32, F64, Float, I8, I16, I32, I64, Int, Returned, U8, U16, U32, U64, Value};
 
-use crate::error::{Code, Error, Result};
 use crate::ops::core::formulas::Kind;
 use crate::ops::{Domain, FORMULA, FormulaAttrs, IntoOperand, Operand, common_dtype};
 use crate::tensor::{Attrs, DType, Scalar, Tensor, apply1, first_poisoned, refused};
+use ms_ir::error::{Code, Error, Result};
 use std::array;
 use std::borrow::Cow;
 

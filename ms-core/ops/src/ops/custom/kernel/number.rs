@@ -1,8 +1,8 @@
 //! Numbers and booleans of kernels, which record the operations on them.
 
-use crate::error::{Code, Error, raise};
 use crate::ops::core::formulas::{Binary, Builder, Formula, Kind, Unary, ValueId};
 use crate::tensor::{DType, Scalar};
+use ms_ir::error::{Code, Error, raise};
 use smallvec::{SmallVec, smallvec};
 use std::cell::RefCell;
 use std::marker::PhantomData;

@@ -1,10 +1,10 @@
 //! The geometry of a convolution, and the traversal of its products, shared by its three ops.
 
 use super::runs::Windows;
-use crate::error::{Code, Error, Result};
 use crate::ops::core::rules::may_equal;
 use crate::ops::{ConvAttrs, ConvGradAttrs};
 use crate::tensor::{Attrs, Dim, Dims, IntoDims, Shape, Type};
+use ms_ir::error::{Code, Error, Result};
 
 /// The geometry of one convolution.
 pub(in crate::ops) struct Geometry {

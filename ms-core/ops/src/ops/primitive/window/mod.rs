@@ -9,8 +9,8 @@ pub(crate) mod taps;
 pub use pooling::PoolOptions;
 pub use runs::{Run, WindowAxis, Windows};
 
-use crate::error::{Code, Error, Result};
 use crate::tensor::{Dim, Dims, IntoDims, Shape};
+use ms_ir::error::{Code, Error, Result};
 use smallvec::SmallVec;
 
 /// The maximum dilation in attributes. It bounds the search for windows without elements, which visits up to this many

@@ -1,8 +1,8 @@
 //! Options of pooling, and the shapes of results.
 
 use super::{PerAxis, Window};
-use crate::error::{Code, Error, Result};
 use crate::tensor::{Dim, Dims, Shape, Type};
+use ms_ir::error::{Code, Error, Result};
 use smallvec::SmallVec;
 
 /// Options of pooling: kernel, stride, padding, and the ceil mode.

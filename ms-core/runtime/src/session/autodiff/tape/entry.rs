@@ -1,10 +1,10 @@
 //! Defines the entries of a tape.
 
-use crate::error::{Error, Result};
-use crate::ops::{self, Cotangents};
 use crate::session::call::compiled::{Compiled, Derivative};
-use crate::tensor::{Attr, Device, Tensor};
-use crate::transform::{Gradients, RuleEntry, Slot, TapeEntry, push_rule};
+use ms_ir::error::{Error, Result};
+use ms_ops::ops::{self, Cotangents};
+use ms_ops::tensor::{Attr, Device, Tensor};
+use ms_trace::transform::{Gradients, RuleEntry, Slot, TapeEntry, push_rule};
 use std::ops::Range;
 use std::sync::Arc;
 

@@ -6,16 +6,16 @@ mod steps;
 
 pub use record::Record;
 
-use crate::error::Result;
-use crate::ops;
 use crate::session::call::compiled::{Compiled, Hiding};
 use crate::session::eager::in_composite;
-use crate::tensor::{
+use entry::{CallEntry, CopyEntry, Recorded};
+use ms_ir::error::Result;
+use ms_ops::ops;
+use ms_ops::tensor::{
     DType, DispatchMode, Dispatcher, Eagerly, OpCall, Outputs, Parameter, Scalar, SlotId, Tensor, current_dispatcher,
     with_dispatcher,
 };
-use crate::transform::{Residual, RuleEntry, Slot, Step};
-use entry::{CallEntry, CopyEntry, Recorded};
+use ms_trace::transform::{Residual, RuleEntry, Slot, Step};
 use record::{BackwardSlot, NumbersRead};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -215,7 +215,7 @@ impl Tape {
     }
 
     /// Calls a compiled graph and records it as one entry. Its additional inputs and outputs are the slots of `writes`
-    /// ([`crate::trace::BackwardSlots`]).
+    /// ([`ms_trace::trace::BackwardSlots`]).
     pub(in crate::session) fn call_with_backward_slots(
         &self,
         compiled: &Arc<Compiled>,

@@ -2,12 +2,12 @@
 
 use super::entry::Recorded;
 use super::steps::{Steps, in_rules};
-use crate::error::{Code, Error, Result, warn_once};
-use crate::ops;
 use crate::session::autodiff::silent::tell_of_step;
-use crate::tensor::{Parameter, Tensor};
-use crate::trace::check_backward_slots;
-use crate::transform::{Gradients, Slot, TapeEntry, pull_all};
+use ms_ir::error::{Code, Error, Result, warn_once};
+use ms_ops::ops;
+use ms_ops::tensor::{Parameter, Tensor};
+use ms_trace::trace::check_backward_slots;
+use ms_trace::transform::{Gradients, Slot, TapeEntry, pull_all};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::panic::Location;

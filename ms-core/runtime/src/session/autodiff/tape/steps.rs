@@ -2,8 +2,8 @@
 //! gradients do not pass them.
 
 use super::entry::Recorded;
-use crate::tensor::{HeldIdentity, Tensor};
-use crate::transform::{Slot, Step};
+use ms_ops::tensor::{HeldIdentity, Tensor};
+use ms_trace::transform::{Slot, Step};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::cell::Cell;

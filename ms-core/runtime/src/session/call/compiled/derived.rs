@@ -1,11 +1,11 @@
 //! Compiles derivatives of compiled graphs.
 
 use super::{Compiled, backend};
-use crate::error::Result;
-use crate::ir::{Graph, Precision, ValueId};
 use crate::session::cache::entry::Split;
 use crate::session::call::source::Part;
-use crate::transform;
+use ms_ir::error::Result;
+use ms_ir::{Graph, Precision, ValueId};
+use ms_trace::transform;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 

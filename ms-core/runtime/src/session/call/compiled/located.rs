@@ -1,8 +1,10 @@
 //! Adds the op and the user's source location to errors of runs.
 
-use crate::error::{Error, Missing};
-use crate::lower::{Exhausted, composite_of_node, function_of_node, line_of_node, line_of_refusal, node_of_memory};
 use crate::session::call::source::Source;
+use ms_compile::lower::{
+    Exhausted, composite_of_node, function_of_node, line_of_node, line_of_refusal, node_of_memory,
+};
+use ms_ir::error::{Error, Missing};
 
 /// Adds the op and the user's source location to an error.
 pub(super) fn located(source: &Source, mut error: Error) -> Error {

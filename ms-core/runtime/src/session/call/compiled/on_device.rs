@@ -1,13 +1,13 @@
 //! Runs compiled graphs on devices with separate memory.
 
 use super::{Compiled, located, tensors};
-use crate::error::{ActiveCalls, Error, Result, in_op};
-use crate::exec::{self, Donation, Executable};
-use crate::lower::line_of_node;
 use crate::session::call::source::Source;
 use crate::session::devices::{self, Submission};
 use crate::session::eager::contiguous;
-use crate::tensor::{Array, Device, Origin, Outputs};
+use ms_compile::exec::{self, Donation, Executable};
+use ms_compile::lower::line_of_node;
+use ms_ir::error::{ActiveCalls, Error, Result, in_op};
+use ms_ops::tensor::{Array, Device, Origin, Outputs};
 use smallvec::SmallVec;
 use std::sync::Arc;
 

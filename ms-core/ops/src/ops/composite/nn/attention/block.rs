@@ -1,7 +1,6 @@
 //! Blocks of queries, whose scores are materialised one block at a time.
 
 use super::super::softmax::softmax_of_used;
-use crate::error::{Code, Error, OrRaise, Result};
 use crate::ops::core::rules::{check_broadcast, sum_dtype, sum_to};
 use crate::ops::primitive::iota::spaced;
 use crate::ops::primitive::slice::narrow;
@@ -10,6 +9,7 @@ use crate::ops::{
     softmax, sum, transpose,
 };
 use crate::tensor::{DType, Dim, Dims, Scalar, Tensor, broadcast_sizes};
+use ms_ir::error::{Code, Error, OrRaise, Result};
 
 /// The maximum number of scores that are materialised at once, unless [`QUERIES`] have more.
 const SCORES: usize = 1 << 22;

@@ -2,10 +2,10 @@
 
 use super::block::{Block, Total, default_scale};
 use super::{AttentionAttrs, sample};
-use crate::error::OrRaise;
 use crate::ops::core::wide::Inner;
 use crate::ops::{Batching, Cotangents, Derivative, Sample, SampleInput, Vjp, concat, keepdims, matmul, sum};
 use crate::tensor::{Attrs, DType, Outputs, Tensor, apply};
+use ms_ir::error::OrRaise;
 use smallvec::{SmallVec, smallvec};
 
 attributes! {

@@ -5,7 +5,6 @@ mod blocked;
 #[cfg(test)]
 mod tests;
 
-use crate::error::called;
 use crate::ops::core::composite::first_result;
 use crate::ops::core::rules::{Interval, check_interval, to_operand};
 use crate::ops::core::wide::{result_dtype, rounded, widened};
@@ -13,6 +12,7 @@ use crate::ops::{Batching, Cotangents, Derivative, Sample, SampleInput, Vjp, mat
 use crate::tensor::{AsTensor, Attrs, DType, Outputs, Tensor, apply1};
 use block::{Block, Scoring};
 pub use blocked::{BLOCKED_ATTENTION, BLOCKED_ATTENTION_GRAD, BlockedAttentionAttrs};
+use ms_ir::error::called;
 use smallvec::smallvec;
 
 /// Options of attention.

@@ -2,10 +2,10 @@
 
 use super::block::Block;
 use super::{AttentionAttrs, BLOCKED_ATTENTION, BlockedAttentionAttrs, SCALED_DOT_PRODUCT_ATTENTION};
-use crate::error::Result;
 use crate::ops::core::testing::{run, scattered};
 use crate::ops::{Arrays, flops, full_of};
 use crate::tensor::{Array, DType, Tensor, Type};
+use ms_ir::error::Result;
 
 /// Evaluates attention at once, or in blocks of `queries` queries.
 fn attend(causal: bool, scale: Option<f64>, queries: Option<usize>, inputs: &[&Array]) -> Result<Arrays> {

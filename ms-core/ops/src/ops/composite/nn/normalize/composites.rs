@@ -1,7 +1,6 @@
 //! The normalisations as composites. Results after the first are statistics, which only derivatives read.
 
 use super::{channels, over_axes, per_channel};
-use crate::error::{Code, Error, OrRaise, raise};
 use crate::ops::core::axis::named;
 use crate::ops::core::rules::to_operand;
 use crate::ops::{
@@ -9,6 +8,7 @@ use crate::ops::{
     var,
 };
 use crate::tensor::{Attrs, DType, Dim, Outputs, Tensor};
+use ms_ir::error::{Code, Error, OrRaise, raise};
 use smallvec::smallvec;
 
 attributes! {

@@ -4,7 +4,6 @@ mod composites;
 
 pub use composites::{BATCH_NORM, GROUP_NORM, INSTANCE_NORM, LAYER_NORM, RMS_NORM};
 
-use crate::error::{Code, Error, OrRaise, Result, called};
 use crate::ops::core::axis::{named, normalize_axis, stored_axis};
 use crate::ops::core::composite::first_result;
 use crate::ops::core::rules::{Interval, check_dims, check_interval};
@@ -12,6 +11,7 @@ use crate::ops::core::wide::{result_dtype, rounded, widened};
 use crate::ops::{assert_that, mean, size, var};
 use crate::tensor::{AsTensor, DType, Dim, Tensor, first_poisoned};
 use composites::{EpsAttrs, GroupNormAttrs, LayerNormAttrs, RmsNormAttrs};
+use ms_ir::error::{Code, Error, OrRaise, Result, called};
 
 /// Returns the first axis of a normalisation; a negative one counts from the end.
 fn first_axis(op: &str, x: &Tensor, begin: isize) -> Result<usize> {
