@@ -56,7 +56,7 @@ impl ConvNet {
 
 /// Reads the digits: 64 pixels from 0 to 1 for each image, and its class.
 fn digits() -> ms::Result<(Digits, Digits)> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/data/digits.csv");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/data/digits.csv");
     let table = read_csv(path, &CsvOptions::new().header(false))?.matrix()?;
     let (pixels, classes) = (table.i((.., 0..64)) / 16.0, table.i((.., 64)).cast(DType::I64));
     let cut = |x: &Tensor| (x.i(0..TRAIN), x.i(TRAIN..));

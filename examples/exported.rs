@@ -13,7 +13,7 @@ const TRAIN: usize = 1437;
 
 /// Reads the digits: 64 pixels from 0 to 1 for each image, and its class.
 fn digits() -> Result<(Tensor, Tensor)> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/data/digits.csv");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/data/digits.csv");
     let table = read_csv(path, &CsvOptions::new().header(false))?.matrix()?;
     Ok((table.i((.., 0..64)) / 16.0, table.i((.., 64)).cast(DType::I64)))
 }

@@ -10,7 +10,7 @@ const TRAIN: usize = 1437;
 
 fn main() -> Result<()> {
     random::set_seed(1);
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/data/digits.csv");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/data/digits.csv");
     let table = read_csv(path, &CsvOptions::new().header(false))?.matrix()?;
     let digits = TensorDataset::new((table.i((.., 0..64)) / 16.0, table.i((.., 64)).cast(DType::I64)));
     let (train, test) = (digits.clone().take(TRAIN), digits.skip(TRAIN));

@@ -84,3 +84,16 @@ fn packages_that_are_published_have_metadata() {
         }
     }
 }
+
+/// The packages that README's first command builds: a new user waits for them.
+#[test]
+fn examples_need_few_packages() {
+    const LIMIT: usize = 60;
+    let arguments = ["tree", "--offline", "--locked", "-p", "ms-examples", "-e", "normal,build", "--prefix", "none"];
+    let output = Command::new(env!("CARGO")).args(arguments).current_dir(root()).output().expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let packages: std::collections::BTreeSet<&str> = text.lines().filter_map(|it| it.split(' ').next()).collect();
+    assert!(packages.contains("ms-core"), "{packages:?}");
+    assert!(packages.len() <= LIMIT, "{} packages, above {LIMIT}: {packages:?}", packages.len());
+}
