@@ -4,7 +4,7 @@
 
 use ms_core::exec::Backend;
 use ms_core::ir::{ContractionRanks, ContractionTypes, Precision};
-use ms_core::lower::single::Step;
+use ms_core::lower::eager::Step;
 use ms_core::tensor::{Array, DType, Scalar};
 use ms_cpu::CpuBackend;
 use std::time::{Duration, Instant};

@@ -20,7 +20,7 @@ use ms_core::exec::{
     PlanProgram, Roof, StepCode, unavailable,
 };
 use ms_core::ir::{Graph, Kernel};
-use ms_core::lower::single::Step;
+use ms_core::lower::eager::Step;
 use ms_core::lower::{Plan, Target};
 use ms_core::tensor::{Device, DeviceKind};
 use once_cell::sync::OnceCell;

@@ -6,7 +6,7 @@ use crate::simulation::Simulation;
 use ms_core::error::{Result, in_op};
 use ms_core::exec::{Artifact, Backend, BackendEntry, CompileOptions, Driver, Executable, StepCode, unavailable};
 use ms_core::ir::{Graph, Kernel};
-use ms_core::lower::single::Step;
+use ms_core::lower::eager::Step;
 use ms_core::lower::{EpilogueLimits, Target};
 use ms_core::ops::{AxisOrder, definition};
 use ms_core::optimize::{Contracted, Images};

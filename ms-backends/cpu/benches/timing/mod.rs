@@ -2,7 +2,7 @@
 
 use ms_core::exec::Backend;
 use ms_core::ir::Precision;
-use ms_core::lower::single::StepKey;
+use ms_core::lower::eager::StepKey;
 use ms_core::ops::OpDef;
 use ms_core::tensor::{Array, Attrs};
 use ms_cpu::CpuBackend;

@@ -4,7 +4,7 @@ use super::program::{Artifact, CompileOptions};
 use super::roof::{Exceeded, Roof};
 use super::waits::Waits;
 use crate::lower::Target;
-use crate::lower::single::Step;
+use crate::lower::eager::Step;
 use ms_ir::Graph;
 use ms_ir::data::{Array, Device, DeviceKind, MemorySpace};
 use ms_ir::environment;

@@ -14,51 +14,25 @@
 //!
 //! Regions of nodes become routines of the same plan (`iteration`, `routines`), before the graphs whose nodes run them.
 //! A small `while` is a kernel (`repeat`). Everything that depends on the processor is in its [`Target`]. Eager
-//! execution builds kernels of single ops ([`single`]) over the same loops ([`nest`]).
+//! execution builds kernels of single ops ([`eager`]) over the same loops ([`nest`]).
 
-mod alike;
-mod assemble;
-mod body;
-mod casts;
-mod display;
-mod distribute;
-mod domain;
-mod draft;
-mod emit;
-mod emitted;
-mod epilogue;
-mod flat;
-mod flatten;
-mod gather;
-mod group;
-mod horizontal;
-mod iteration;
-mod lines;
-mod memory;
-pub mod nest;
+mod fusion;
 mod pipeline;
 mod plan;
-mod repeat;
-mod reuse;
-mod routines;
-mod schedule;
-mod simplify;
-pub mod single;
-mod sink;
-mod slices;
-mod stage;
-mod stored;
-mod structure;
+mod rewrites;
+
+pub mod eager;
 
 pub use crate::target::{Budget, Cost, EpilogueLimits, Native, RepeatLimits, Target};
-pub use lines::{
+pub use fusion::nest;
+pub use pipeline::{LowerOptions, lower, lower_traced};
+pub use plan::lines::{
     Exhausted, composite_of_node, function_of_node, have_same_lines, line_of_node, line_of_refusal, node_of_memory,
     refuse_at_the_same_lines,
 };
-pub use pipeline::{LowerOptions, lower, lower_traced};
+pub use plan::routines::PlanNames;
 pub use plan::{
     Argument, Buffer, BufferId, Carry, ContractionResult, ContractionStep, Epilogue, EpilogueLoops, IndexedAxis,
     KernelCall, KernelId, Loop, NextCarry, Place, Plan, PlanOp, PlanStep, Repeat, Reuse, Routine, RoutineId,
     STACK_BYTES, Span, View, image_axes, is_stack, value_bytes,
 };
-pub use routines::PlanNames;

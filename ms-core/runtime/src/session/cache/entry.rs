@@ -256,7 +256,7 @@ impl At {
 mod tests {
     use super::*;
     use ms_compile::exec::{CompileOptions, Executable, StepCode};
-    use ms_compile::lower::single::Step;
+    use ms_compile::lower::eager::Step;
     use ms_compile::lower::{Plan, Target};
     use ms_ir::stored::Description;
 

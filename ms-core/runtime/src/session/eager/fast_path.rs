@@ -2,11 +2,11 @@
 //!
 //! Such a call needs no broadcasting and no loop nest. One loop covers all elements: each operand advances by one
 //! element or, if it is a single element, not at all. Host scalars are immediates. The kernel is that of
-//! [`ms_compile::lower::single`] for these operands; only the dispatch to it is shorter.
+//! [`ms_compile::lower::eager`] for these operands; only the dispatch to it is shorter.
 
 use super::Operands;
 use ms_compile::exec::{Backend, StepCode};
-use ms_compile::lower::single::{Source, prepare_map};
+use ms_compile::lower::eager::{Source, prepare_map};
 use ms_ir::error::Result;
 use ms_ops::ops::OpDef;
 use ms_ops::tensor::{Array, Attrs, DType, Layout, OpCall, Tensor, Type};

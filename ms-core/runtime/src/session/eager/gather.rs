@@ -1,12 +1,12 @@
 //! Implements the fast path to the kernels of gathers from a dense operand with dense indices.
 //!
 //! Such a call has three loops: over the elements before the axis, over the indices, and over the elements after the
-//! axis. The last is omitted if there is one such element. The kernels are those of [`ms_compile::lower::single`] for these
+//! axis. The last is omitted if there is one such element. The kernels are those of [`ms_compile::lower::eager`] for these
 //! loops; only the dispatch to them is shorter.
 
 use super::Operands;
 use ms_compile::exec::{Backend, StepCode};
-use ms_compile::lower::single::prepare_gather;
+use ms_compile::lower::eager::prepare_gather;
 use ms_ir::error::Result;
 use ms_ops::ops::OpDef;
 use ms_ops::ops::host::{Axis, check_positions, replace_axis};

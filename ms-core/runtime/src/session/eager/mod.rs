@@ -1,6 +1,6 @@
 //! Executes ops eagerly: one op at a time, through the same kernels as compiled graphs.
 //!
-//! Views and constants run no code. Every other op is one [step](single::Step), or, if its result consists of its
+//! Views and constants run no code. Every other op is one [step](eager::Step), or, if its result consists of its
 //! operands, one step for each of them. A step's code is looked up by a key without extents and strides ([`step`]). For
 //! recent ops on the same layouts it is known without a key ([`repeat`]). Two fast paths have separate tables with
 //! shorter keys.
@@ -16,7 +16,7 @@ mod tests;
 use crate::session::context::settings;
 use crate::session::devices::{self, Submission};
 use ms_compile::exec::{self, Backend, Work};
-use ms_compile::lower::single::{self, Source, StepKey};
+use ms_compile::lower::eager::{self, Source, StepKey};
 use ms_ir::error::{Result, in_op};
 use ms_ops::ops::host::check_positions;
 use ms_ops::ops::{self, Body, Effects, Lowering, OpDef, SliceRule, Types};
@@ -280,7 +280,7 @@ pub(super) fn contiguous(backend: Option<&dyn Backend>, array: &Array) -> Result
     // SAFETY: the kernel writes every element before the array is returned.
     let out = unsafe { Array::uninit_in(array.space(), array.shape(), array.dtype())? };
     if out.numel() > 0 {
-        let call = single::prepare_copy(array.layout(), array.dtype());
+        let call = eager::prepare_copy(array.layout(), array.dtype());
         let ready = ready(backend, &call.key)?;
         // SAFETY: the call was prepared for this operand, which is live, and this fresh result.
         unsafe { ready.launch(&call, [array.device_ptr() as u64], &[], out.device_ptr())? };
@@ -319,7 +319,7 @@ fn positions(
             addresses.push(operand.storage().device_ptr() as u64 + (offset * operand.dtype().size()) as u64);
         }
     }
-    let prepared = single::prepare(def, call.attrs, &described, &out.ty(), settings().precision);
+    let prepared = eager::prepare(def, call.attrs, &described, &out.ty(), settings().precision);
     let prepared = prepared.expect("arrays have constant shapes");
     let ready = ready(backend, &prepared.key)?;
     // SAFETY: the call was prepared for elements of these operands, which are live, and for this fresh result.
@@ -378,16 +378,16 @@ fn one_step(backend: &dyn Backend, def: &'static OpDef, call: &OpCall<'_>, opera
 
 /// Prepares the call of an op that is one kernel, with a result of type `out`. Returns `None` if its operands must be
 /// row-major.
-fn prepare(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>, out: &Type) -> Option<single::Call> {
+fn prepare(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>, out: &Type) -> Option<eager::Call> {
     if let Lowering::Map(_) = def.lowering {
         let sources = operands.values().into_iter().map(|it| match it {
             Value::Array(array) => Source::Memory(array.layout(), array.dtype()),
             Value::Number(number) => Source::Number(number.dtype()),
         });
-        return single::prepare_map(def, call.attrs, &sources.collect::<SmallVec<[Source<'_>; 3]>>(), out);
+        return eager::prepare_map(def, call.attrs, &sources.collect::<SmallVec<[Source<'_>; 3]>>(), out);
     }
     let described: SmallVec<[_; 3]> = operands.arrays.iter().map(|it| (it.layout(), it.dtype())).collect();
-    single::prepare(def, call.attrs, &described, out, settings().precision)
+    eager::prepare(def, call.attrs, &described, out, settings().precision)
 }
 
 /// Writes each operand to its slice of the result.
@@ -396,14 +396,14 @@ fn slices(backend: &dyn Backend, rule: SliceRule, call: &OpCall<'_>, operands: &
     let slices = rule(call.attrs, &shapes, out.layout());
     let moves_as = |a: &Layout, b: &Layout| a.shape() == b.shape() && a.strides() == b.strides();
     // Usually all operands have the same loops.
-    let mut last: Option<(&Layout, &Layout, single::Call, Ready)> = None;
+    let mut last: Option<(&Layout, &Layout, eager::Call, Ready)> = None;
     for (&operand, slice) in operands.iter().zip(&slices).filter(|it| it.0.numel() != 0) {
         let layout = operand.layout();
         let known = last.take().filter(|it| moves_as(it.0, layout) && moves_as(it.1, slice));
         let (.., call, ready) = last.insert(match known {
             Some(known) => known,
             None => {
-                let prepared = single::prepare_write(layout, slice, out.dtype());
+                let prepared = eager::prepare_write(layout, slice, out.dtype());
                 let ready = ready(backend, &prepared.key)?;
                 (layout, slice, prepared, ready)
             }

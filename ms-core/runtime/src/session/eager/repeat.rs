@@ -5,7 +5,7 @@ use super::step::Ready;
 use super::{Operands, addresses};
 use crate::session::context::settings;
 use ms_compile::exec::Backend;
-use ms_compile::lower::single;
+use ms_compile::lower::eager;
 use ms_ir::Precision;
 use ms_ir::error::Result;
 use ms_ops::tensor::{Array, Attrs, DType, Device, Layout, OpCall};
@@ -31,7 +31,7 @@ pub(super) struct Entry {
     shape: SmallVec<[usize; 4]>,
     dtype: DType,
     /// The call of a kernel; other steps take arrays.
-    call: Option<single::Call>,
+    call: Option<eager::Call>,
     ready: Ready,
 }
 
@@ -51,7 +51,7 @@ pub(super) fn insert(
     op: &OpCall<'_>,
     operands: &Operands<'_>,
     out: &Array,
-    call: Option<single::Call>,
+    call: Option<eager::Call>,
     ready: Ready,
 ) {
     let entry = Entry {

@@ -1,7 +1,7 @@
 //! Caches the code of steps by key.
 
 use ms_compile::exec::{Backend, StepCode};
-use ms_compile::lower::single::{Call, StepKey};
+use ms_compile::lower::eager::{Call, StepKey};
 use ms_ir::error::Result;
 use ms_ops::tensor::Device;
 use rustc_hash::FxHashMap;

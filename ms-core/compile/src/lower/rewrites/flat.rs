@@ -1,0 +1,297 @@
+//! Defines a graph of computing ops whose operands are views of row-major values.
+
+use crate::lower::fusion::gather::Positions;
+use crate::lower::plan::{NextCarry, RoutineId};
+use ms_ir::data::{Attrs, DType, Layout, Literal, Op, Scalar, Shape, Type};
+use ms_ir::{Contraction, ContractionRanks, ContractionTypes, Precision};
+use ms_ops::ops::{Lowering, ReduceRule, Slices, definition};
+use smallvec::{SmallVec, smallvec};
+use std::panic::Location;
+use std::rc::Rc;
+
+/// The index of a [`FlatValue`].
+pub(in crate::lower) type ValueIndex = usize;
+
+/// The index of a [`FlatNode`].
+pub(in crate::lower) type NodeIndex = usize;
+
+/// The index of a [`Check`].
+pub(in crate::lower) type CheckIndex = usize;
+
+/// A graph of computing ops.
+#[derive(Default)]
+pub(in crate::lower) struct Flat {
+    pub values: Vec<FlatValue>,
+    /// The nodes in execution order.
+    pub nodes: Vec<FlatNode>,
+    /// The value of each output; outputs are distinct values, none of which is an input or a constant.
+    pub outputs: Vec<ValueIndex>,
+    pub constants: Vec<Literal>,
+    /// The regions of nodes that have them.
+    pub regions: Vec<Region>,
+    /// The range checks of gather indices.
+    pub checks: Vec<Check>,
+}
+
+/// A gather whose indices are checked first.
+pub(in crate::lower) struct Check {
+    pub op: Op,
+    /// The type of the gathered operand.
+    pub of: Type,
+    /// The axis that the indices refer to.
+    pub axis: usize,
+    /// The gather node.
+    pub node: NodeIndex,
+}
+
+/// A value. A stored value is row-major.
+#[derive(Debug)]
+pub(in crate::lower) struct FlatValue {
+    pub dtype: DType,
+    pub shape: Shape,
+    pub origin: Origin,
+}
+
+/// The origin of a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::lower) enum Origin {
+    Input(u32),
+    Constant(u32),
+    Node(NodeIndex),
+    /// An iota of i64 elements, which is not materialised.
+    Position,
+}
+
+/// An op, its operands and results.
+pub(in crate::lower) struct FlatNode {
+    pub kind: Kind,
+    pub attrs: Attrs,
+    pub inputs: SmallVec<[Access; 3]>,
+    pub outputs: SmallVec<[ValueIndex; 1]>,
+    /// The source location in the user's program.
+    pub location: Option<&'static Location<'static>>,
+}
+
+/// The operation of a node.
+#[derive(Clone, Copy)]
+pub(in crate::lower) enum Kind {
+    /// An elementwise op. Its operands, including indices, are already broadcast.
+    Map(Op),
+    /// A copy to row-major memory.
+    Copy,
+    /// A function of the element's index.
+    Generate(Op),
+    /// A reduction.
+    Reduce(&'static ReduceRule),
+    /// Gathers elements of the first operand, which is in memory. The second operand contains the indices along an axis
+    /// of the first. The layouts of both operands have the axes of the result. If `check` fails, nothing is gathered.
+    Gather { axis: Positions, check: Option<CheckIndex> },
+    /// Fails if an index of a gather is out of range.
+    Check(CheckIndex),
+    /// A contraction.
+    Contraction(ContractionRanks),
+    /// An op that is a separate step.
+    Library(Op),
+    /// A result that consists of the operands as slices. The kernels that compute the operands write it, or copies of
+    /// them do, so it is not a step ([`crate::lower::fusion::slices`]).
+    Slices(Op),
+    /// The region with that index.
+    Region(usize),
+}
+
+/// An operand: a view of a value.
+#[derive(Clone, PartialEq, Debug)]
+pub(in crate::lower) struct Access {
+    pub source: Source,
+    pub dtype: DType,
+    /// The positions of the elements in the row-major value.
+    pub layout: Layout,
+}
+
+/// The source of an operand.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(in crate::lower) enum Source {
+    /// A value.
+    Value(ValueIndex),
+    /// A scalar for all elements.
+    Splat(Scalar),
+}
+
+impl Access {
+    pub fn whole(value: ValueIndex, dtype: DType, shape: &[usize]) -> Self {
+        Self { source: Source::Value(value), dtype, layout: Layout::contiguous(shape) }
+    }
+
+    pub fn with_layout(&self, layout: Layout) -> Self {
+        Self { layout, ..*self }
+    }
+
+    /// Returns the value; `None` for a splat.
+    pub fn value(&self) -> Option<ValueIndex> {
+        match self.source {
+            Source::Value(value) => Some(value),
+            Source::Splat(_) => None,
+        }
+    }
+}
+
+impl Flat {
+    /// Returns the node that computes a value.
+    pub fn producer(&self, value: ValueIndex) -> Option<NodeIndex> {
+        match self.values[value].origin {
+            Origin::Node(node) => Some(node),
+            Origin::Input(_) | Origin::Constant(_) | Origin::Position => None,
+        }
+    }
+
+    /// Returns the number of uses of each value, by operands and outputs.
+    pub fn uses(&self) -> Vec<u32> {
+        let mut uses = vec![0; self.values.len()];
+        let read = self.nodes.iter().flat_map(|it| &it.inputs).filter_map(Access::value);
+        read.chain(self.outputs.iter().copied()).for_each(|it| uses[it] += 1);
+        uses
+    }
+
+    /// Returns the number of elements of a value.
+    pub fn numel(&self, value: ValueIndex) -> usize {
+        self.values[value].shape.iter().fold(1, |all: usize, &it| all.saturating_mul(it))
+    }
+
+    /// Returns whether an access covers all elements of its value in row-major order.
+    pub fn is_whole(&self, access: &Access) -> bool {
+        let whole = |value| access.layout.numel() == self.numel(value) && access.layout.offset() == 0;
+        access.layout.is_contiguous() && access.value().is_some_and(whole)
+    }
+
+    /// Returns the contraction of a node. Its result is row-major.
+    pub fn contraction(&self, node: &FlatNode, precision: Precision) -> Contraction {
+        let (Kind::Contraction(ranks), [a, b]) = (node.kind, &node.inputs[..]) else {
+            unreachable!("a contraction has two operands")
+        };
+        let dtype = self.values[node.outputs[0]].dtype;
+        let types = ContractionTypes { a: a.dtype, b: b.dtype, accumulator: dtype.compute(), out: dtype };
+        let (rows, columns) = (a.layout.rank() - ranks.k, &b.layout.shape()[ranks.batch + ranks.k..]);
+        let shape: Shape = a.layout.shape()[..rows].iter().chain(columns).copied().collect();
+        let layouts = [&a.layout, &b.layout, &Layout::contiguous(&shape)];
+        Contraction::new(types, precision, ranks, layouts).expect("the type rule has accepted the operands")
+    }
+
+    /// Returns the positions of the operands of a [`Kind::Slices`] in its result.
+    pub fn slices(&self, node: &FlatNode) -> Slices {
+        let Kind::Slices(op) = node.kind else { unreachable!("other results do not consist of operands") };
+        let Lowering::Slices(rule) = &definition(op).lowering else {
+            unreachable!("the kind of a node follows from its op")
+        };
+        let shapes: SmallVec<[&[usize]; 4]> = node.inputs.iter().map(|it| it.layout.shape()).collect();
+        rule(&node.attrs, &shapes, &Layout::contiguous(&self.values[node.outputs[0]].shape))
+    }
+
+    /// Returns the results of a node that is a separate step, each with an operand whose memory it may reuse. No later
+    /// step may read that operand.
+    pub fn updated(&self, node: &FlatNode) -> SmallVec<[(ValueIndex, ValueIndex); 1]> {
+        let pairs = match node.kind {
+            Kind::Library(op) if matches!(definition(op).lowering, Lowering::Update) => smallvec![(0, 0)],
+            Kind::Region(number) => self.regions[number].updated(),
+            _ => return SmallVec::new(),
+        };
+        let pair = |(result, operand): (usize, usize)| {
+            let access = &node.inputs[operand];
+            let value = access.value().filter(|_| self.is_whole(access))?;
+            let reads = node.inputs.iter().filter(|it| it.value() == Some(value)).count();
+            (reads == 1).then_some((node.outputs[result], value))
+        };
+        pairs.into_iter().filter_map(pair).collect()
+    }
+
+    /// Removes the nodes for which `keep` returns false. `keep` is called in node order.
+    pub fn retain_nodes(&mut self, mut keep: impl FnMut(NodeIndex, &FlatNode) -> bool) {
+        let mut next = 0..;
+        self.nodes.retain(|it| keep(next.next().expect("the range has no end"), it));
+        for (index, node) in self.nodes.iter().enumerate() {
+            node.outputs.iter().for_each(|&it| self.values[it].origin = Origin::Node(index));
+            if let Kind::Check(check) = node.kind {
+                self.checks[check].node = index;
+            }
+        }
+    }
+
+    /// Adds a value.
+    pub fn add_value(&mut self, dtype: DType, shape: Shape, origin: Origin) -> ValueIndex {
+        self.values.push(FlatValue { dtype, shape, origin });
+        self.values.len() - 1
+    }
+}
+
+/// Operands or results.
+pub(in crate::lower) type Accesses = SmallVec<[Access; 3]>;
+
+/// Pairs of a result index and the index of an operand whose memory the result may reuse.
+pub(in crate::lower) type Updated = SmallVec<[(usize, usize); 1]>;
+
+/// The semantics of a node with regions.
+pub(in crate::lower) enum Region {
+    /// Runs a routine on its operands.
+    Call(RoutineId, Updated),
+    /// Runs one of two routines on all operands but the first, which is the condition.
+    Branch([RoutineId; 2], Updated),
+    /// Repeats a routine.
+    Loop(RegionLoop),
+    /// A loop that is a kernel; the number of iterations is known for a scan.
+    Repeat(Rc<Repetition>, Option<usize>),
+}
+
+/// A loop over regions.
+///
+/// Operands: the first condition or the number of iterations, if [`Trips`] has one, then carries, sequences and
+/// invariants. Results: carries, the number of iterations if it is used, and series. Scratch memory of the loop
+/// follows: for the next condition, and one spare for each chain of carries.
+#[derive(Debug)]
+pub(in crate::lower) struct RegionLoop {
+    pub body: RoutineId,
+    pub trips: Trips,
+    pub next: Vec<NextCarry>,
+    pub sequences: usize,
+    pub series: usize,
+}
+
+impl Region {
+    /// Returns pairs of a result and an operand whose memory it may reuse: results that routines update in place, and
+    /// carries that iterations overwrite.
+    pub fn updated(&self) -> Updated {
+        match self {
+            Self::Call(_, updated) | Self::Branch(_, updated) => updated.clone(),
+            Self::Repeat(..) => Updated::new(),
+            Self::Loop(it) => {
+                let first = usize::from(!matches!(it.trips, Trips::Times { .. }));
+                let carries = it.next.iter().enumerate().filter(|(_, next)| **next == NextCarry::Updated);
+                carries.map(|(carry, _)| (carry, first + carry)).collect()
+            }
+        }
+    }
+}
+
+/// A loop that may be a kernel: a `while`, or a scan with a constant number of iterations and no sequences or series.
+///
+/// Every value has either one element or the common number of elements. The condition has one element, so all elements
+/// have the same number of iterations.
+pub(in crate::lower) struct Repetition {
+    /// The nodes of the condition, if there is one, then those of the body. Its inputs are the carries, then the
+    /// invariants.
+    pub flat: Flat,
+    /// The number of the nodes of the condition.
+    pub tested: usize,
+    /// The condition; `None` for a scan.
+    pub condition: Option<Access>,
+    /// The next values of the carries.
+    pub next: Accesses,
+    /// The number of elements of values with several.
+    pub elements: usize,
+}
+
+/// The number of iterations of a loop.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::lower) enum Trips {
+    While { counted: bool },
+    Times { count: usize, reverse: bool },
+    Counted { reverse: bool },
+}
