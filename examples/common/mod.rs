@@ -59,7 +59,7 @@ pub fn initialize(net: &impl Stateful) -> Result<()> {
 
 /// Returns the path of a file in `examples/data`.
 pub fn data(name: &str) -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "data", name].iter().collect()
+    [env!("CARGO_MANIFEST_DIR"), "..", "data", name].iter().collect()
 }
 
 /// The number of training digits; the others are test digits.
