@@ -114,6 +114,9 @@ fn declaring(path: &str, folder: &Path, name: &str) -> Vec<PathBuf> {
     let (folder, rest) = match krate {
         "ms_core" => (&*core(), rest),
         "ms_ir" => (&*of_core("ir"), rest),
+        "ms_ops" => (&*of_core("ops"), rest),
+        "ms_compile" => (&*of_core("compile"), rest),
+        "ms_trace" => (&*of_core("trace"), rest),
         "crate" => (&*own(), rest),
         _ => (folder, path),
     };
@@ -125,7 +128,11 @@ fn declaring(path: &str, folder: &Path, name: &str) -> Vec<PathBuf> {
     let exported = exports(&text(&list.unwrap_or_else(|| panic!("{path} is no module of {}", folder.display()))));
     match exported.iter().find(|it| it.1 == name) {
         Some((path, _)) => declaring(path, &module, name),
-        None => sources(&module),
+        None => {
+            let of_crates = exported.iter().filter(|it| it.1 == "*" && it.0.starts_with("ms_"));
+            let others = of_crates.flat_map(|it| declaring(&it.0, &module, name));
+            sources(&module).into_iter().chain(others).collect()
+        }
     }
 }
 
@@ -274,8 +281,8 @@ fn every_public_item_has_an_example() {
     assert!(bare.is_empty(), "neither an example nor `See the example of [..]`: {bare:#?}");
     assert!(unused.is_empty(), "these have examples, and need no exception: {unused:?}");
 
-    let planted = "//! A module.\n\n/// Hooks.\n///\n/// ```\n/// ```\npub use ms_core::trace::Hooks;\n\
-                   pub use ms_core::trace::{At, Marked};\npub use ms_macros::jit;\n";
+    let planted = "//! A module.\n\n/// Hooks.\n///\n/// ```\n/// ```\npub use ms_core::trace::Hooks;\npub use ms_core::session::At;\n\
+                   pub use ms_core::trace::Marked;\npub use ms_macros::jit;\n";
     let facade = root().join("src/lib.rs");
     assert_eq!(all.without_example(&facade, planted, &[]), ["Marked", "jit"]);
     let planted = "/// A.\n/// ```\n/// ```\npub struct A {\n}\n/// B.\n#[cell(\n    skip\n)]\npub struct B;\n\

@@ -7,7 +7,7 @@ use ms::internals::exec::{
 };
 use ms::internals::ir::{Contraction, Graph};
 use ms::internals::lower::Target;
-use ms::internals::lower::single::Step;
+use ms::internals::lower::eager::Step;
 use ms::tensor::{Array, DType, Element, MemorySpace, Scalar};
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@ use std::process::Command;
 /// Returns the output of compiling the example `jit` with the variable set.
 fn printed(name: &str) -> String {
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["rustc", "--quiet", "--package=ms-ml", "--example=jit", "--"]);
+    cargo.args(["rustc", "--quiet", "--package=ms-examples", "--example=jit", "--"]);
     // rustc does not expand an unchanged file again, so the option changes.
     cargo.arg(format!("--cfg=expansion=\"{name}\"")).env("MS_EXPAND", name);
     let output = cargo.output().expect("cargo runs");

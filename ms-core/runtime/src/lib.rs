@@ -13,9 +13,9 @@ pub use ms_ir::{self as ir, environment, environment_variables, error, stored, w
 pub use ms_ops::{ops, tensor};
 pub use ms_trace::{effects, trace, transform};
 
-pub use error::{Code, Error, Result, catch};
-pub use ops::random;
-pub use tensor::{DType, Parameter, Tensor, synchronize};
+pub use ms_ir::error::{Code, Error, Result, catch};
+pub use ms_ops::ops::random;
+pub use ms_ops::tensor::{DType, Parameter, Tensor, synchronize};
 
 /// The hashes of the sources of the compiler's crates, which are a part of the keys of the compile cache.
 pub const SOURCES: [&str; 5] =

@@ -25,7 +25,7 @@ pub use context::{Context, Mode, context, set_context, with_context};
 pub use function::{Arguments, At, Followed, Function, Nth, TracedArguments, Transform, Transformed};
 pub use ms_compile::exec::{KernelCopy, PlanReport, Record, Roof, Work};
 pub use ms_ir::Precision;
-pub use ms_trace::trace::{TypeKey, type_key};
+pub use ms_trace::trace::{Differentiable, Gradients, TypeKey, Wrt, type_key};
 pub use profile::{Profile, profile, roof};
 pub use report::{CompileReport, GraphReport, SlotReport, StageReport, compile_report};
 pub use vmap::{Axes, IntoLanes, Member, Vmap, vmap, vmap_cells};

@@ -107,7 +107,7 @@ where
     /// Differentiates with respect to other arguments, or to parameters.
     ///
     /// ```
-    /// use ms_core::{Tensor, ops, session::{All, grad}, trace::At};
+    /// use ms_core::{Tensor, ops, session::{All, At, grad}};
     /// let (x, y) = (Tensor::scalar(3.0), Tensor::scalar(5.0));
     /// let product = |x: &Tensor, y: &Tensor| ops::mul(x, y);
     /// assert_eq!(grad(product).wrt(At::<1>)(&x, &y).item::<f32>(), 3.0);

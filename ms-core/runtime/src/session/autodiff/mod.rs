@@ -22,7 +22,6 @@ pub use jacobian::{ByColumns, ByRows, Hessian, Jacobian, hessian, jacfwd, jacrev
 pub use linearize::{
     Division, FirstOfPair, Jvp, Linear, Linearize, Pullback, Pushforward, Vjp, Whole, jvp, linearize, vjp,
 };
-pub use ms_trace::trace::{Differentiable, Gradients, Wrt};
 pub use residuals::{WithResiduals, custom_vjp_with_residuals};
 pub use select::{All, Select};
 pub use tape::Tape;
