@@ -87,7 +87,7 @@ impl Graph {
     }
 
     /// Creates a graph from stored arenas, with unnamed inputs. The arenas are unchecked until
-    /// [`verify_structure`](crate::ir::verify_structure) accepts the graph.
+    /// [`verify_structure`](crate::verify_structure) accepts the graph.
     pub fn from_parts(
         name: impl Into<String>,
         nodes: Vec<Node>,

@@ -41,7 +41,7 @@ pub unsafe trait Backend: Send + Sync {
     /// Compiles an optimised graph to an artifact for [`Backend::load`], in this process or a later one.
     ///
     /// # Errors
-    /// [`Code::Backend`](crate::Code::Backend) if the device cannot run the graph.
+    /// [`Code::Backend`](ms_ir::Code::Backend) if the device cannot run the graph.
     fn compile(&self, graph: &Graph, options: &CompileOptions<'_>) -> Result<Artifact>;
 
     /// Loads a compiled graph.
@@ -51,7 +51,7 @@ pub unsafe trait Backend: Send + Sync {
     /// artifact from a valid graph. The code is executed without verification.
     ///
     /// # Errors
-    /// [`Code::Backend`](crate::Code::Backend) if the artifact belongs to another backend.
+    /// [`Code::Backend`](ms_ir::Code::Backend) if the artifact belongs to another backend.
     unsafe fn load(&self, artifact: &Artifact) -> Result<Arc<dyn Executable>>;
 
     /// Formats the artifact that [`Backend::compile`] produces for a graph as text for people.
@@ -70,7 +70,7 @@ pub unsafe trait Backend: Send + Sync {
     /// Compiles one op for eager execution, for all extents and strides.
     ///
     /// # Errors
-    /// [`Code::Backend`](crate::Code::Backend) if the device cannot run it.
+    /// [`Code::Backend`](ms_ir::Code::Backend) if the device cannot run it.
     fn compile_step(&self, step: &Step) -> Result<Arc<dyn StepCode>>;
 }
 
@@ -95,7 +95,7 @@ pub unsafe trait StepCode: Send + Sync {
     ///   operands. The kernel itself may read an element that it writes only at the same loop indices.
     ///
     /// # Errors
-    /// The errors of the op and of the device; [`Code::Shape`](crate::Code::Shape) for operands that do not fit a
+    /// The errors of the op and of the device; [`Code::Shape`](ms_ir::Code::Shape) for operands that do not fit a
     /// contraction.
     unsafe fn run(&self, block: &[u64], operands: &[&Array], results: &[Array]) -> Result<()>;
 }
@@ -119,7 +119,7 @@ pub trait Executable: Send + Sync {
     /// Runs on inputs of its [interface](super::Interface). Returns row-major arrays.
     ///
     /// # Errors
-    /// [`Code::Argument`](crate::Code::Argument) for inputs of other types; errors of its ops.
+    /// [`Code::Argument`](ms_ir::Code::Argument) for inputs of other types; errors of its ops.
     fn run(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>>;
 
     /// Runs on donated inputs: an output may reuse the memory of an input without other references. `donations` has the
@@ -168,7 +168,7 @@ pub struct BackendEntry {
     /// Returns the backend of the device with this number. Called once for each device.
     ///
     /// # Errors
-    /// [`Code::DeviceUnavailable`](crate::Code::DeviceUnavailable), with what was searched, if there is no
+    /// [`Code::DeviceUnavailable`](ms_ir::Code::DeviceUnavailable), with what was searched, if there is no
     /// such device: see [`unavailable`].
     pub probe: fn(u16) -> Result<Arc<dyn Backend>>,
 }

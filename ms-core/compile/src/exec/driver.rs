@@ -117,7 +117,7 @@ pub unsafe trait Driver: Send + Sync {
     /// accesses the result.
     ///
     /// # Errors
-    /// [`Code::Backend`](crate::Code::Backend) if the device cannot run it; the errors of the device.
+    /// [`Code::Backend`](ms_ir::Code::Backend) if the device cannot run it; the errors of the device.
     unsafe fn contract(
         &self,
         commands: &mut Self::Commands,

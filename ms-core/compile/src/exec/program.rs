@@ -56,7 +56,11 @@ pub struct Interface {
 
 /// The sizes of a plan.
 ///
-/// See the example of [`compile_report`](crate::session::compile_report).
+/// ```
+/// use ms_core::exec::PlanReport;
+/// let twice = PlanReport { routines: 1, kernels: 1, steps: 2, ..PlanReport::default() };
+/// assert!(twice.kernels < twice.steps, "equal kernels are compiled once");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PlanReport {
     /// The number of routines: one for each distinct graph, and one for each loop.

@@ -46,7 +46,7 @@ impl Default for LowerOptions {
 /// Lowers a graph, and each distinct graph in it once, to a plan for `target`.
 ///
 /// # Errors
-/// [`Code::Backend`](crate::Code::Backend) for transforms that are not expanded and for symbolic
+/// [`Code::Backend`](ms_ir::Code::Backend) for transforms that are not expanded and for symbolic
 /// dimensions.
 pub fn lower(graph: &Graph, options: &LowerOptions, target: &Target) -> Result<Plan> {
     Ok(lower_traced(graph, options, target, None)?.0)

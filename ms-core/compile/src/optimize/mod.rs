@@ -8,7 +8,7 @@
 //! order, and some ops are meaningful to derivatives only.
 //!
 //! In strict precision the results are bit-identical, except for the payloads of NaNs, which also depend on the
-//! machine. In relaxed precisions they are too, except for sums that [`LoopProducts`] moves out of loops.
+//! machine. In relaxed precisions they are too, except for sums that `LoopProducts` moves out of loops.
 
 mod algebra;
 mod branches;

@@ -30,7 +30,7 @@ pub struct Target {
     pub strided_sums: bool,
     /// Limits of one kernel.
     pub budget: Budget,
-    /// The limits of kernels that it runs as [epilogues](super::Epilogue) of contractions and ops; `None` if it runs
+    /// The limits of kernels that it runs as [epilogues](crate::lower::Epilogue) of contractions and ops; `None` if it runs
     /// none.
     pub epilogues: Option<EpilogueLimits>,
     /// The limits of `while` loops that it runs as kernels; `None` if it runs none.

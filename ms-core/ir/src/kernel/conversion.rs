@@ -5,7 +5,7 @@ use crate::data::{DType, Kind, Scalar};
 
 impl KernelBuilder {
     /// Converts to another dtype. Each element becomes the result of
-    /// [`Element::from_scalar`](crate::tensor::Element::from_scalar).
+    /// [`Element::from_scalar`](crate::data::Element::from_scalar).
     ///
     /// A single [`Inst::Cast`](super::Inst::Cast) converts through the compute dtype. It would round twice to a narrow
     /// float, and wrap floats to narrow integers instead of saturating.

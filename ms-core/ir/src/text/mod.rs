@@ -38,7 +38,7 @@
 //! An input that is not written as a number has a [name](Graph::input_name). This is the name of an argument, or a
 //! parameter's path in the cell of the graph. Names of other values are arbitrary and are not stored; [`parse`] numbers
 //! values in the order of their definition. A value without a name is printed with the number of its
-//! [`ValueId`](crate::ir::ValueId). Floats are written with enough digits to read the same bits.
+//! [`ValueId`](crate::ValueId). Floats are written with enough digits to read the same bits.
 
 mod lex;
 mod literal;

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 /// has several uses. See [`differentiate`](super::differentiate) for `in_order`.
 ///
 /// # Errors
-/// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the path has no derivative.
+/// [`Code::NoGradient`](ms_ir::Code::NoGradient) when an op on the path has no derivative.
 pub fn expand(graph: &Graph, in_order: bool) -> Result<Cow<'_, Graph>> {
     let inner = subgraphs(graph);
     if !has_transforms(graph) && !inner.iter().any(|it| has_transforms(it)) {

@@ -29,7 +29,7 @@ pub(super) struct Pushed<'a> {
 /// through the current dispatcher.
 ///
 /// # Errors
-/// [`Code::NoGradient`](crate::Code::NoGradient) when there is no rule.
+/// [`Code::NoGradient`](ms_ir::Code::NoGradient) when there is no rule.
 pub(super) fn push(call: &Pushed<'_>, tangents: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
     let def = ops::definition(call.op);
     let none = || Ok(vec![None; call.outputs.len()]);
@@ -70,7 +70,7 @@ pub(super) fn push(call: &Pushed<'_>, tangents: &[Option<Tensor>]) -> Result<Vec
 /// Pushes tangents through a recorded entry.
 ///
 /// # Errors
-/// [`Code::NoGradient`](crate::Code::NoGradient) when there is no rule.
+/// [`Code::NoGradient`](ms_ir::Code::NoGradient) when there is no rule.
 pub fn push_rule(step: &RuleEntry, tangents: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
     let (inputs, outputs) = (&step.inputs[..], &step.outputs[..]);
     push(&Pushed { op: step.op, attrs: &step.attrs, inputs, outputs, location: step.location }, tangents)
@@ -97,7 +97,7 @@ fn diagonal(rule: Rule, call: &Pushed<'_>, tangents: &[Option<Tensor>], given: &
 /// show.
 ///
 /// # Errors
-/// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the path has no derivative.
+/// [`Code::NoGradient`](ms_ir::Code::NoGradient) when an op on the path has no derivative.
 pub fn is_linear(graph: &Graph, inputs: usize, results: usize) -> Result<bool> {
     let wrt: Vec<usize> = (0..inputs).collect();
     let expanded = expand(graph, true)?;
@@ -109,7 +109,7 @@ pub fn is_linear(graph: &Graph, inputs: usize, results: usize) -> Result<bool> {
 /// graph is not linear: the gradients depend on these inputs, or the outputs do not vanish with them.
 ///
 /// # Errors
-/// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the path has no derivative.
+/// [`Code::NoGradient`](ms_ir::Code::NoGradient) when an op on the path has no derivative.
 pub(super) fn transpose(graph: &Graph, wrt: &[usize], results: usize) -> Result<Option<Graph>> {
     let mut transposed = value_and_grad(graph, wrt, results, true, true)?;
     transposed.set_outputs(transposed.outputs()[graph.outputs().len()..].to_vec());

@@ -59,7 +59,7 @@ type Key = (*const Graph, [Vec<usize>; 3]);
 /// follow its own inputs. See [`differentiate`] for `in_order`.
 ///
 /// # Errors
-/// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the path has no derivative.
+/// [`Code::NoGradient`](ms_ir::Code::NoGradient) when an op on the path has no derivative.
 pub fn value_and_grad(graph: &Graph, wrt: &[usize], results: usize, seeded: bool, in_order: bool) -> Result<Graph> {
     let graph = &*differentiable(graph)?;
     let mut types = input_types(graph);
@@ -106,7 +106,7 @@ pub fn reached(graph: &Graph, wrt: &[usize]) -> Vec<bool> {
 /// [`Differentiated::sums`]. With `in_order`, all are.
 ///
 /// # Errors
-/// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the path has no derivative.
+/// [`Code::NoGradient`](ms_ir::Code::NoGradient) when an op on the path has no derivative.
 pub fn differentiate(graph: &Graph, wrt: &[usize], in_order: bool) -> Result<Differentiated> {
     let graph = &*differentiable(graph)?;
     let reverse = Reverse { in_order, ..Reverse::default() };

@@ -25,7 +25,7 @@ pub(super) fn are_kept(space: MemorySpace, bytes: usize) -> bool {
 /// Returns an arena of at least `bytes` bytes.
 ///
 /// # Errors
-/// [`Code::Memory`](crate::Code::Memory) if memory runs out; the errors of the device.
+/// [`Code::Memory`](ms_ir::Code::Memory) if memory runs out; the errors of the device.
 pub(super) fn acquire(space: MemorySpace, bytes: usize) -> Result<Storage> {
     if !space.is_host() || bytes < SHARED_BYTES {
         return Storage::uninit_in(space, bytes);

@@ -19,7 +19,7 @@ pub type Resolver<'a> = &'a dyn Fn(&str) -> Option<Op>;
 /// The maximum nesting of graphs: dropping them takes a stack frame per level.
 const DEEPEST: u32 = 1000;
 
-/// Parses a graph in the text form (see [`text`](crate::ir::text)).
+/// Parses a graph in the text form (see [`text`](crate::text)).
 ///
 /// Values of the graph are defined before they are used. The verifier checks whether its ops accept their operands.
 ///

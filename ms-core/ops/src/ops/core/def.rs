@@ -109,7 +109,7 @@ pub enum Lowering {
     /// A call of the backend's library, or of `eval`.
     Library,
     /// A library call like [`Library`](Self::Library), on images. It runs in another axis order if the target asks for
-    /// one ([`Target::images`](crate::lower::Target::images)); a convolution is then a contraction.
+    /// one (`Target::images`); a convolution is then a contraction.
     OfImages(ImageRule),
     /// A library call like [`Library`](Self::Library). The only result is the first operand with some elements changed.
     /// If it is computed in place, the other elements are not written.
@@ -117,7 +117,7 @@ pub enum Lowering {
     /// The operands as slices of the only result: returns the layout of each operand in it.
     Slices(SliceRule),
     /// The ops that the body applies, unless the composite is native to the target
-    /// ([`Target::keeps`](crate::lower::Target::keeps)).
+    /// (`Target::keeps`).
     Composite(Body),
     /// Execution of the node's regions: calls and control flow. The definition's `infer` and `eval` have no access to
     /// regions and return errors.

@@ -240,8 +240,8 @@ impl<K: Kind> Repeat<K> {
 
     /// Records that the region uses a name through which something may be mutated.
     ///
-    /// Reports [`Code::HandedOn`](crate::Code::HandedOn) or
-    /// [`Code::SharedChange`](crate::Code::SharedChange) if the condition is a tensor.
+    /// Reports [`Code::HandedOn`](ms_ir::Code::HandedOn) or
+    /// [`Code::SharedChange`](ms_ir::Code::SharedChange) if the condition is a tensor.
     #[track_caller]
     #[inline]
     pub fn uses(&self, name: &str, reach: Reach) {

@@ -157,7 +157,7 @@ impl Tracer {
     /// branch writes the slots that either of them writes.
     ///
     /// # Errors
-    /// [`Code::Escaped`](crate::Code::Escaped) for values of another trace.
+    /// [`Code::Escaped`](ms_ir::Code::Escaped) for values of another trace.
     pub fn branch(
         &self,
         condition: &Tensor,
@@ -185,7 +185,7 @@ impl Tracer {
     /// their values outside are returned.
     ///
     /// # Errors
-    /// [`Code::Escaped`](crate::Code::Escaped) for values of another trace.
+    /// [`Code::Escaped`](ms_ir::Code::Escaped) for values of another trace.
     pub fn splice(&self, region: Suspended, results: &[Tensor]) -> Result<Vec<Tensor>> {
         let Frame { graph, bindings, .. } = self.end(region, results, &[], &[])?;
         let mut state = self.state.borrow_mut();
@@ -206,7 +206,7 @@ impl Tracer {
     /// unchanged. The stacked rows of all iterations follow.
     ///
     /// # Errors
-    /// [`Code::Escaped`](crate::Code::Escaped) for values of another trace.
+    /// [`Code::Escaped`](ms_ir::Code::Escaped) for values of another trace.
     pub fn repeat(
         &self,
         repeated: Repeated,

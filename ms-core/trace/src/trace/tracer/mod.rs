@@ -173,7 +173,7 @@ impl Tracer {
     /// Returns the traced value of an argument or of any other tensor.
     ///
     /// # Errors
-    /// [`Code::Escaped`](crate::Code::Escaped) for a value of another trace.
+    /// [`Code::Escaped`](ms_ir::Code::Escaped) for a value of another trace.
     pub fn value(&self, tensor: &Tensor) -> Result<Tensor> {
         if tensor.is_poisoned() {
             return Ok(tensor.clone());
@@ -208,7 +208,7 @@ impl Tracer {
     /// Makes `parameter` read as `value` in the innermost region.
     ///
     /// # Errors
-    /// [`Code::Escaped`](crate::Code::Escaped) for a value of another trace.
+    /// [`Code::Escaped`](ms_ir::Code::Escaped) for a value of another trace.
     pub fn bind_slot(&self, parameter: &Parameter, value: &Tensor, written: bool) -> Result<()> {
         let mut state = self.state.borrow_mut();
         let value = self.resolve(&mut state, value)?;
@@ -226,7 +226,7 @@ impl Tracer {
     /// Ends the region that `begin` began with these results.
     ///
     /// # Errors
-    /// [`Code::Escaped`](crate::Code::Escaped) for a result of another trace.
+    /// [`Code::Escaped`](ms_ir::Code::Escaped) for a result of another trace.
     pub fn pop(&self, results: &[Tensor]) -> Result<Region> {
         let mut state = self.state.borrow_mut();
         let outputs = self.outputs(&mut state, results);
@@ -264,7 +264,7 @@ impl Tracer {
     /// its outputs.
     ///
     /// # Errors
-    /// [`Code::Escaped`](crate::Code::Escaped) for an operand of another trace.
+    /// [`Code::Escaped`](ms_ir::Code::Escaped) for an operand of another trace.
     pub fn inline(&self, body: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let mut state = self.state.borrow_mut();
         let inputs: Result<SmallVec<[ValueId; 3]>> = inputs.iter().map(|it| self.resolve(&mut state, it)).collect();
@@ -275,7 +275,7 @@ impl Tracer {
 
     /// Adds a node with regions to the innermost graph.
     ///
-    /// # Errors [`Code::Escaped`](crate::Code::Escaped) for an operand of another trace; the errors of the op's type
+    /// # Errors [`Code::Escaped`](ms_ir::Code::Escaped) for an operand of another trace; the errors of the op's type
     /// rule.
     pub fn control(
         &self,

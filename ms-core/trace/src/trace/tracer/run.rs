@@ -23,7 +23,7 @@ fn trace(tracer: &Rc<Tracer>, body: &mut dyn FnMut()) {
 /// Runs `body`, which returns a value and the results of a region, inside a region of `tracer`.
 ///
 /// # Errors
-/// The errors of `body`, and [`Code::Escaped`](crate::Code::Escaped) for a result of another trace.
+/// The errors of `body`, and [`Code::Escaped`](ms_ir::Code::Escaped) for a result of another trace.
 pub fn run_nested<R>(
     tracer: &Tracer,
     name: &str,
