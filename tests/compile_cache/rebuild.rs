@@ -259,6 +259,10 @@ fn a_changed_op_gives_the_new_answer() {
             println!(\"{y} {}\", ms::cache_use().misses);
         }";
     std::fs::write(repository.join("examples/squared.rs"), program).expect("a writable directory");
+    let manifest = repository.join("examples/Cargo.toml");
+    let text = std::fs::read_to_string(&manifest).expect("the manifest of the examples");
+    let entry = "[[example]]\nname = \"squared\"\npath = \"squared.rs\"\n\n[lints]";
+    std::fs::write(manifest, text.replace("[lints]", entry)).expect("a writable directory");
     let run = || {
         let mut command = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
         command.current_dir(&repository).args(["run", "--quiet", "--offline", "--example", "squared"]);
@@ -272,4 +276,14 @@ fn a_changed_op_gives_the_new_answer() {
     assert_ne!(changed, text, "the op is lowered there");
     std::fs::write(file, changed).expect("a writable directory");
     assert_eq!([run(), run()], ["27 1", "27 0"]);
+
+    // The sources of every crate that decides results are a part of the key.
+    for folder in
+        ["ms-core/ir", "ms-core/ops", "ms-core/compile", "ms-core/trace", "ms-core/runtime", "ms-backends/cpu"]
+    {
+        let file = repository.join(folder).join("src/lib.rs");
+        let text = std::fs::read_to_string(&file).expect("the root of the crate");
+        std::fs::write(file, text + "\n// Another source.\n").expect("a writable directory");
+        assert_eq!([run(), run()], ["27 1", "27 0"], "{folder}");
+    }
 }
