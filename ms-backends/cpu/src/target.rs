@@ -5,7 +5,7 @@ use ms_core::ops::{AxisOrder, BLOCKED_ATTENTION, BLOCKED_ATTENTION_GRAD, CONV, O
 use ms_core::optimize::{Contracted, Images, Kept};
 use ms_core::tensor::{DType, Op};
 
-/// The composites with native loops. The order of their sums differs from that of their bodies.
+/// The composites with native loops. They sum in another order than their bodies.
 static KEPT: &[Kept] = &[kept(&BLOCKED_ATTENTION), kept(&BLOCKED_ATTENTION_GRAD)];
 
 /// The ops that run epilogues on tiles of their results.

@@ -145,7 +145,7 @@ struct SimKernelStep {
 unsafe impl StepCode for SimKernelStep {
     unsafe fn run(&self, block: &[u64], _: &[&Array], _: &[Array]) -> Result<()> {
         let mut commands = Commands::default();
-        // SAFETY: the conditions of `StepCode::run` for a kernel's argument block are those of `Driver::launch`.
+        // SAFETY: for a kernel's argument block, `StepCode::run` has the conditions of `Driver::launch`.
         unsafe { self.driver.launch(&mut commands, &self.kernel, block)? };
         self.driver.submit(&mut commands)
     }

@@ -331,7 +331,7 @@ pub struct Slice {
     /// The indices of the instruction blocks over which the accumulators stay in registers. The block before them sets
     /// the accumulators to the identity, and the block after them uses them.
     pub held: Range<usize>,
-    /// The number of lanes in a round before those of this slice.
+    /// The number of lanes in a round before this slice.
     pub skipped: usize,
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Options of a compilation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CompileOptions<'a> {
-    /// The precision. With [`Precision::Strict`], results equal those of op-by-op execution to the bit, on every
+    /// The precision. With [`Precision::Strict`], results are bit-identical to op-by-op execution, on every
     /// device.
     pub precision: Precision,
     /// Whether to compile kernels even if this process has the code of equal ones, to compare it with stored code.

@@ -29,7 +29,7 @@ impl ExportedFunction {
     /// Writes an ONNX model with opset version 18. Its inputs have the names and sizes of the function's inputs. Its
     /// outputs are called `output`, or `output_0`, `output_1` and so on.
     ///
-    /// Results equal those of `ms` up to rounding. Bounds checks of indices and classes, which `ms` makes at their use,
+    /// Results equal `ms`'s up to rounding. Bounds checks of indices and classes, which `ms` makes at their use,
     /// are left to the runtime.
     ///
     /// ```

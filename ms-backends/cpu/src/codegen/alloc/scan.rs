@@ -306,7 +306,7 @@ impl<'a> Scan<'a> {
         self.drop_all_but(&kept);
     }
 
-    /// Empties all registers except those of `kept`. Values that are still live are evicted.
+    /// Empties all registers that hold no value of `kept`. Values that are still live are evicted.
     fn drop_all_but(&mut self, kept: &[VReg]) {
         let owners = self.vectors.owner.iter().chain(&self.masks.owner).flatten();
         let dropped: SmallVec<[VReg; 32]> = owners.copied().filter(|it| !kept.contains(it)).collect();
