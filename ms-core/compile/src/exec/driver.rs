@@ -127,7 +127,7 @@ pub unsafe trait Driver: Send + Sync {
     ) -> Result<()>;
 
     /// Issues a contraction and its epilogues, the kernels that compute with its result. They run in order: each runs
-    /// on a tile of the result before the next one does. Drivers with a [target](crate::lower::Target::epilogues)
+    /// on a tile of the result before the next one does. Drivers with a [target](crate::target::Target::epilogues)
     /// without epilogues need not implement this.
     ///
     /// # Safety

@@ -1,7 +1,8 @@
 //! Defines compiled graphs: their interface to callers, and the program of the backend that compiled them.
 
 use super::waits::Waits;
-use crate::lower::{LowerOptions, Plan, PlanNames, PlanStep, Target, lower_traced};
+use crate::lower::{LowerOptions, Plan, PlanNames, PlanStep, lower_traced};
+use crate::target::Target;
 use ms_ir::error::{Code, Error, Result};
 use ms_ir::stored::{Reader, Stored, stored};
 use ms_ir::{Graph, Precision, Type};
