@@ -3,12 +3,12 @@
 use crate::code::{CodeMemory, Compiled};
 use crate::codegen::{self, Calls};
 use crate::driver::CpuDriver;
+use crate::gemm::Arithmetic;
 use crate::interp::Interpreted;
 use crate::isa::Isa;
 use crate::kernel::KernelCode;
 use crate::loaded::{self, Loaded, LoadedKernels};
 use crate::parallel::Parallel;
-use crate::product::Arithmetic;
 use crate::step::{CheckStep, ContractionCode, LibraryStep};
 use crate::target::TARGET;
 use crate::{artifact, roof, threads};

@@ -1,10 +1,10 @@
 //! Runs the steps of plans as direct calls: [`CpuDriver`].
 
 use crate::cut;
+use crate::gemm::{self, Arithmetic, Epilogue, Results};
 use crate::isa::Isa;
 use crate::kernel::KernelCode;
 use crate::library;
-use crate::product::{self, Arithmetic, Epilogue, Results};
 use ms_core::error::Result;
 use ms_core::exec::{
     Check, ContractionOperand, Driver, EpilogueCall, KernelLaunch, KernelView, LibraryCall, MemoryView,
@@ -22,7 +22,7 @@ pub struct CpuDriver {
 
 /// Pairs the calls of epilogues with the code of their kernels.
 fn own<'a>(calls: &[EpilogueCall<'a, Arc<dyn KernelCode>>]) -> SmallVec<[Epilogue<'a>; 2]> {
-    calls.iter().map(|it| Epilogue { code: &**it.kernel, block: it.block, words: it.words }).collect()
+    calls.iter().map(|it| Epilogue { code: &**it.kernel, arguments: it.block, words: it.words }).collect()
 }
 
 // SAFETY: generated code, the interpreter, the GEMM library and the op library write every element of their results,
@@ -78,7 +78,7 @@ unsafe impl Driver for CpuDriver {
         result: u64,
     ) -> Result<()> {
         // SAFETY: by the contract of `contract`, the contraction is sound, and operands and result are valid memory.
-        unsafe { product::run(self.isa, contraction, operands, Results::Memory(result as *mut u8)) }
+        unsafe { gemm::run(self.isa, contraction, operands, Results::Memory(result as *mut u8)) }
     }
 
     unsafe fn contract_with(
@@ -90,7 +90,7 @@ unsafe impl Driver for CpuDriver {
     ) -> Result<()> {
         // SAFETY: by the contract of `contract_with`, the contraction is sound, the operands are valid memory, and
         // every block is valid for its kernel.
-        unsafe { product::run(self.isa, contraction, operands, Results::Epilogues(&own(epilogues))) }
+        unsafe { gemm::run(self.isa, contraction, operands, Results::Epilogues(&own(epilogues))) }
     }
 
     unsafe fn library(

@@ -1,8 +1,8 @@
 //! Implements the steps that are not kernels.
 
+use crate::gemm::{self, Arithmetic, Results};
 use crate::isa::Isa;
 use crate::library;
-use crate::product::{self, Arithmetic, Results};
 use ms_core::error::{Code, Error, Result};
 use ms_core::exec::{ContractionOperand, StepCode};
 use ms_core::ir::{Contraction, ContractionRanks, ContractionTypes, Precision};
@@ -35,7 +35,7 @@ unsafe impl StepCode for ContractionCode {
         unsafe {
             let operands =
                 [a, b].map(|it| ContractionOperand { address: it.device_ptr() as u64, held: Some(it.storage()) });
-            product::run(self.isa, &contraction, operands, Results::Memory(out.device_ptr()))
+            gemm::run(self.isa, &contraction, operands, Results::Memory(out.device_ptr()))
         }
     }
 }

@@ -14,8 +14,8 @@ mod sort;
 mod tests;
 mod update;
 
+use crate::gemm::{Arithmetic, Epilogue};
 use crate::interp::number::Number;
-use crate::product::{Arithmetic, Epilogue};
 use epilogues::Epilogues;
 use half::{bf16, f16};
 use ms_core::error::{Code, Error, Result};
@@ -173,7 +173,7 @@ unsafe fn native_half<H: Element>(
     };
     let inputs: SmallVec<[Array; 2]> = inputs.iter().map(widened).collect::<Result<_>>()?;
     let wide = Array::try_zeros(out.shape(), DType::F32)?;
-    let arithmetic = arithmetic.of_widened(H::DTYPE);
+    let arithmetic = arithmetic.for_widened(H::DTYPE);
     // SAFETY: all types are the ones of `run`'s contract, widened, and the output is newly allocated.
     if !unsafe { native_in::<f32>(arithmetic, op, attrs, &inputs.iter().collect::<SmallVec<[&Array; 2]>>(), &wide)? } {
         return Ok(false);

@@ -2,8 +2,8 @@
 
 use super::elements;
 use super::index::written;
+use crate::gemm::Shared;
 use crate::isa::Isa;
-use crate::product::Shared;
 use crate::threads;
 use half::{bf16, f16};
 use ms_core::error::Result;

@@ -4,7 +4,7 @@ use super::forward::GAP;
 use super::panels::{Packed, elements, multiply, pack_into};
 use super::rows::State;
 use super::{Attention, Matrices, QUERIES};
-use crate::product::{Matrix, Shared};
+use crate::gemm::{Matrix, Shared};
 use crate::threads;
 use ms_core::error::Result;
 use ms_core::tensor::{Array, DType};

@@ -3,7 +3,7 @@
 use super::panels::{Packed, multiply};
 use super::rows::State;
 use super::{Attention, QUERIES};
-use crate::product::{Matrix, Shared};
+use crate::gemm::{Matrix, Shared};
 use crate::threads;
 use ms_core::error::Result;
 use ms_core::tensor::{Array, DType};

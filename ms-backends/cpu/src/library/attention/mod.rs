@@ -14,8 +14,8 @@ mod tests;
 
 use super::elements;
 use super::index::written;
+use crate::gemm::{Accumulator, Tile};
 use crate::isa::Isa;
-use crate::product::{Tile, Wide};
 use ms_core::error::Result;
 use ms_core::ops::host::dense;
 use ms_core::ops::{BLOCKED_ATTENTION, BLOCKED_ATTENTION_GRAD, BlockedAttentionAttrs};

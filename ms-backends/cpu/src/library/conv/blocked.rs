@@ -5,8 +5,8 @@
 
 use super::direct::DirectConv;
 use super::vector::Direct;
+use crate::gemm::{BLOCK, Elements, Filters, Layout, Multiplier, Shared, TILE};
 use crate::library::epilogues::Epilogues;
-use crate::product::{BLOCK, Elements, Filters, Layout, Multiplier, Shared, TILE};
 use crate::threads;
 use ms_core::error::Result;
 use ms_core::tensor::{Array, DType, try_filled, try_room};
@@ -48,7 +48,7 @@ impl DirectConv<'_> {
         let (conv, windows) = (self.conv, self.conv.windows.output_len());
         let is_full = 8 * conv.channels >= 7 * conv.channels.next_multiple_of(BLOCK)
             && self.grid.span().next_multiple_of(TILE) <= 2 * windows;
-        let makes_up = weights.is_held() || conv.batch * windows >= MIN_WINDOWS || multiplier.pays_for_matrices();
+        let makes_up = weights.is_held() || conv.batch * windows >= MIN_WINDOWS || multiplier.pays_for_im2col();
         if !is_full || !makes_up {
             return Ok(None);
         }

@@ -1,7 +1,7 @@
 //! Implements im2col, col2im, and the gather and scatter of rows of results.
 
 use super::{Conv, MAX_TASKS};
-use crate::product::Shared;
+use crate::gemm::Shared;
 use crate::threads;
 use ms_core::error::Result;
 use ms_core::ops::Run;

@@ -5,9 +5,9 @@
 use super::Conv;
 use super::grid::Grid;
 use super::vector::{Chains, Direct, Loops, OUTPUTS, SLACK};
+use crate::gemm::{CHUNK, Shared};
 use crate::isa::Isa;
 use crate::library::epilogues::Epilogues;
-use crate::product::{CHUNK, Shared};
 use crate::threads;
 use ms_core::error::Result;
 use ms_core::tensor::{try_filled, try_room};

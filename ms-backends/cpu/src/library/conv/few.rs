@@ -3,8 +3,8 @@
 
 use super::Conv;
 use super::vector::{Chains, Direct, OUTPUTS};
+use crate::gemm::Shared;
 use crate::isa::Isa;
-use crate::product::Shared;
 use crate::threads;
 use ms_core::error::Result;
 use ms_core::tensor::{try_filled, try_room};

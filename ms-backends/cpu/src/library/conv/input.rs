@@ -6,8 +6,8 @@
 use super::Conv;
 use super::lanes::Lanes;
 use super::vector::{Chains, Direct, OUTPUTS, SLACK};
+use crate::gemm::{CHUNK, PACK_WIDTH, Shared};
 use crate::isa::Isa;
-use crate::product::{CHUNK, LINES, Shared};
 use crate::threads;
 use ms_core::error::Result;
 use ms_core::tensor::{Array, try_room};
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Maximum size in bytes of the vectors of gradients that are stored at once.
 const MOST_BYTES: usize = 16 << 20;
 
-/// Size in bytes of the vectors that all taps read in turn, so that they stay in a core's cache.
+/// Size in bytes of the vectors that all taps read in transpose, so that they stay in a core's cache.
 const NEAR_BYTES: usize = 128 << 10;
 
 /// Minimum number of input channels, which share loaded vectors, and of output channels, which are the reduction
@@ -165,19 +165,19 @@ impl<'a, T: Direct> InputGrad<'a, T> {
         let (conv, step) = (self.lanes.conv, self.weights_step());
         let (filter, taps, outputs) = (conv.filter_len(), conv.windows.taps(), conv.outputs);
         let len = channels.len() * taps;
-        for first in (0..outputs).step_by(LINES) {
+        for first in (0..outputs).step_by(PACK_WIDTH) {
             // The last group of filters overlaps the one before it.
-            let first = first.min(outputs.saturating_sub(LINES));
+            let first = first.min(outputs.saturating_sub(PACK_WIDTH));
             let from = &weights[first * filter + channels.start * taps..];
-            // SAFETY: `LINES` filters follow `first` unless there are fewer in all. Each has `len` elements from here
-            // on. `to` has `len` rows with room for all filters.
+            // SAFETY: `PACK_WIDTH` filters follow `first` unless there are fewer in all. Each has `len` elements from
+            // here on. `to` has `len` rows with room for all filters.
             unsafe {
-                if outputs < LINES {
+                if outputs < PACK_WIDTH {
                     for (output, at) in (0..outputs).flat_map(|output| (0..len).map(move |at| (output, at))) {
                         *to.add(at * step + output) = from[output * filter + at];
                     }
                 } else {
-                    (self.lanes.turn)(len, from.as_ptr(), filter as isize, to.add(first), step);
+                    (self.lanes.transpose)(len, from.as_ptr(), filter as isize, to.add(first), step);
                 }
             }
         }

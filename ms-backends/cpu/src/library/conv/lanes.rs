@@ -4,8 +4,8 @@ use super::Conv;
 use super::columns::within;
 use super::grid::Grid;
 use super::vector::{Direct, Loops};
+use crate::gemm::{Matrix, PACK_WIDTH, Transpose, pack};
 use crate::isa::Isa;
-use crate::product::{LINES, Matrix, Turn, pack};
 use ms_core::error::Result;
 use ms_core::ops::Run;
 use ms_core::tensor::{try_filled, try_room};
@@ -19,7 +19,7 @@ const MOST_ELEMENTS: usize = 4 << 20;
 pub struct Lanes<'a, T> {
     pub conv: &'a Conv,
     pub loops: Loops<T>,
-    pub turn: Turn<T>,
+    pub transpose: Transpose<T>,
     /// Number of vectors of an output channel's gradients.
     pub count: usize,
     /// Number of sums of an input channel.
@@ -109,7 +109,7 @@ impl<'a, T: Direct> Lanes<'a, T> {
         let (count, sums) = (starts.len(), grid.len());
         let elements = conv.batch * T::in_units(isa, lanes, least(lanes));
         let kind = Kind::Windows { grid, starts, of_row, pieces };
-        Ok(Self { conv, loops, turn: T::tile(isa).turn, count, sums, elements, runs, kind })
+        Ok(Self { conv, loops, transpose: T::tile(isa).transpose, count, sums, elements, runs, kind })
     }
 
     /// Returns the layout with lanes of images; `None` if there are fewer images than lanes.
@@ -122,7 +122,8 @@ impl<'a, T: Direct> Lanes<'a, T> {
         let (count, sums) = (conv.windows.output_len(), conv.windows.input_len() * lanes);
         let read: usize = runs.iter().map(|it| it.len).sum();
         let elements = T::in_units(isa, lanes, conv.batch.next_multiple_of(lanes) * read);
-        let it = Self { conv, loops, turn: T::tile(isa).turn, count, sums, elements, runs, kind: Kind::Images };
+        let it =
+            Self { conv, loops, transpose: T::tile(isa).transpose, count, sums, elements, runs, kind: Kind::Images };
         (conv.batch >= lanes).then_some(it)
     }
 
@@ -207,7 +208,7 @@ impl<'a, T: Direct> Lanes<'a, T> {
                     let from = Matrix { first: g[output * windows..].as_ptr(), steps: [across as isize, 1] };
                     // SAFETY: `lanes` images follow the set's first one, each with `windows` gradients, and `turned`
                     // has room for them.
-                    unsafe { pack(self.turn, from, lanes, windows, turned.as_mut_ptr()) };
+                    unsafe { pack(self.transpose, from, lanes, windows, turned.as_mut_ptr()) };
                     for (window, from) in turned.chunks_exact(lanes).enumerate() {
                         vector(window, output).copy_from_slice(from);
                     }
@@ -230,7 +231,7 @@ impl<'a, T: Direct> Lanes<'a, T> {
         let out = unsafe { out.add(first) };
         let Kind::Windows { grid, .. } = &self.kind else {
             let (images, across) = (lanes - set.skipped, conv.groups * input_len);
-            if plane < LINES {
+            if plane < PACK_WIDTH {
                 for (element, sums) in sums.chunks_exact(lanes).enumerate() {
                     for (image, &sum) in sums[set.skipped..].iter().enumerate() {
                         // SAFETY: the element is below `plane`, and the image is one of the set's, whose planes are
@@ -241,11 +242,11 @@ impl<'a, T: Direct> Lanes<'a, T> {
                 return true;
             }
             // The last group of elements overlaps the one before it.
-            for element in (0..plane).step_by(LINES).map(|it| it.min(plane - LINES)) {
+            for element in (0..plane).step_by(PACK_WIDTH).map(|it| it.min(plane - PACK_WIDTH)) {
                 let from = sums[element * lanes + set.skipped..].as_ptr();
-                // SAFETY: `element + LINES <= plane`: `LINES` rows of sums follow, and the elements lie in the plane of
-                // each image.
-                unsafe { (self.turn)(images, from, lanes as isize, out.add(element), across) };
+                // SAFETY: `element + PACK_WIDTH <= plane`: `PACK_WIDTH` rows of sums follow, and the elements lie in
+                // the plane of each image.
+                unsafe { (self.transpose)(images, from, lanes as isize, out.add(element), across) };
             }
             return true;
         };

@@ -8,15 +8,15 @@
 //! - batch-reduce GEMM over channel blocks on AMX ([`blocked`]);
 //! - Winograd F(2x2, 3x3) ([`winograd`]).
 //!
-//! The order of every sum is part of the semantics of the ops; [`product::ordered`](crate::product) defines
+//! The order of every sum is part of the semantics of the ops; [`gemm::ordered`](crate::gemm) defines
 //! accumulation chains:
 //! - An element of the result is a chain over input channels and kernel taps, taps in row-major order.
 //! - An element of backward-data is the sum over its taps in order. The summand of a tap is a chain over output
 //!   channels.
 //! - An element of backward-weights is a chain over images and output positions, in order.
 //!
-//! In relaxed precisions, a [matrix engine](crate::product) multiplies large matrices of f32 and bf16. Split components
-//! are summed by K blocks or pairs, in order. On AMX, channels that fill blocks of [`BLOCK`](crate::product::BLOCK)
+//! In relaxed precisions, a [matrix engine](crate::gemm) multiplies large matrices of f32 and bf16. Split components
+//! are summed by K blocks or pairs, in order. On AMX, channels that fill blocks of [`BLOCK`](crate::gemm::BLOCK)
 //! have another order of sums. There, each block is summed over its taps in row-major order, and each tap over the
 //! channels of the block, a K block. Zeros pad the last block. The sizes and elements of whole operands decide the
 //! algorithm before the partition into tasks, so that no bit depends on the partition.
@@ -43,7 +43,7 @@ mod winograd;
 
 use super::elements;
 use super::epilogues::{Epilogues, ImagePart};
-use crate::product::{Arithmetic, CHUNK, Elements, Left, Matrix, Shared};
+use crate::gemm::{Arithmetic, CHUNK, Elements, Left, Matrix, Shared};
 use crate::threads;
 use direct::DirectConv;
 use input::InputGrad;
@@ -209,7 +209,7 @@ pub fn forward<T: Direct>(
         return direct.forward(x, w, out, epilogues);
     }
     let windows = conv.batch * points;
-    let weights = Elements::of(&inputs[1]);
+    let weights = Elements::from_array(&inputs[1]);
     let multiplier = arithmetic.multiplier([conv.outputs, filter, windows], [weights, x.into()]);
     if !conv.is_pointwise()
         && let Some(direct) = DirectConv::of(&conv, arithmetic.isa, usize::MAX)?
@@ -217,7 +217,7 @@ pub fn forward<T: Direct>(
         if let Some(filters) = direct.filters(multiplier, weights)? {
             return direct.forward_in_blocks(&filters, x, out, epilogues);
         }
-        if !multiplier.pays_for_matrices() {
+        if !multiplier.pays_for_im2col() {
             if Winograd::run(&conv, arithmetic, false, [x.into(), weights], out, epilogues)? {
                 return Ok(());
             }
@@ -244,7 +244,7 @@ pub fn forward<T: Direct>(
     if points < WINDOWS {
         // Tasks span the output positions of several images.
         let ranges = windows.div_ceil(len);
-        let is_few = !multiplier.has_unit() && len <= FEW && T::has_vectors(arithmetic.isa);
+        let is_few = !multiplier.has_engine() && len <= FEW && T::has_vectors(arithmetic.isa);
         threads::try_for_each(conv.groups * ranges, conv.nanos(), |task| {
             let (group, start) = (task / ranges, task % ranges * len);
             let part = conv.part(&runs, start..windows.min(start + len))?;
@@ -322,9 +322,9 @@ pub fn input_grad<T: Direct + AddAssign>(
     {
         return direct.input_grad(g, w, out);
     }
-    let weights = Elements::of(&inputs[1]);
+    let weights = Elements::from_array(&inputs[1]);
     let multiplier = arithmetic.multiplier([filter, conv.outputs, conv.batch * points], [weights, g.into()]);
-    if !multiplier.pays_for_matrices() && !conv.is_pointwise() {
+    if !multiplier.pays_for_im2col() && !conv.is_pointwise() {
         let epilogues = Epilogues::new(&[], shape);
         if Winograd::run(&conv, arithmetic, true, [g.into(), weights], out, epilogues)? {
             return Ok(());
@@ -397,7 +397,7 @@ pub fn weight_grad<T: Direct + AddAssign>(
     }
     let filter = conv.filter_len();
     let multiplier = arithmetic.multiplier([conv.outputs, terms, filter], [g.into(), x.into()]);
-    if !multiplier.pays_for_matrices() {
+    if !multiplier.pays_for_im2col() {
         if Winograd::run_weights(&conv, arithmetic, [x.into(), g.into()], out)? {
             return Ok(());
         }

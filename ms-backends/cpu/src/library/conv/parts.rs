@@ -3,8 +3,8 @@
 
 use super::direct::DirectConv;
 use super::vector::{Chains, Direct, OUTPUTS, SLACK};
+use crate::gemm::Shared;
 use crate::library::epilogues::Epilogues;
-use crate::product::Shared;
 use crate::threads;
 use ms_core::error::Result;
 use ms_core::tensor::Array;

@@ -5,7 +5,7 @@
 
 use super::direct::DirectConv;
 use super::vector::Direct;
-use crate::product::{ALIASED, CHUNK, Matrix, Ordered, Shared, pack};
+use crate::gemm::{ALIASED, CHUNK, Matrix, Ordered, Shared, pack};
 use crate::threads;
 use ms_core::error::Result;
 use ms_core::tensor::{Array, try_filled};
@@ -59,7 +59,7 @@ impl DirectConv<'_> {
                     let at = first * places + (image * grid.len() + line.at) * width;
                     // SAFETY: the run lies in the plane of each of the block's `width` channels, and the block has its
                     // own elements of `images`.
-                    unsafe { pack(tile.turn, from, width, line.len, to.get().add(at)) };
+                    unsafe { pack(tile.transpose, from, width, line.len, to.get().add(at)) };
                 }
             });
             conv.get_rows(group, 0..terms, g, (&mut gradients, step));
@@ -84,7 +84,7 @@ impl DirectConv<'_> {
                         unsafe { packed.add(term * width).copy_from_nonoverlapping(from.as_ptr(), from.len()) };
                     });
                     let sizes = [end - start, depth, width];
-                    let product = Ordered { isa: self.isa, sizes, accumulate: chunk > 0, in_lanes: false };
+                    let product = Ordered { isa: self.isa, sizes, accumulate: chunk > 0, vectorised_sums: false };
                     let left = Matrix::dense(gradients[start * step + chunk..].as_ptr(), step);
                     let right = Matrix::dense(packed.cast_const(), width);
                     let to = Matrix::dense(sums.wrapping_add(at * of_tap), width);
@@ -99,7 +99,7 @@ impl DirectConv<'_> {
                     // channel.
                     unsafe {
                         if at_once == taps {
-                            pack(tile.turn, Matrix { first: sums, steps: [of_tap as isize, 1] }, taps, width, to);
+                            pack(tile.transpose, Matrix { first: sums, steps: [of_tap as isize, 1] }, taps, width, to);
                         } else {
                             (0..width).for_each(|channel| *to.add(channel * taps) = *sums.add(channel));
                         }

@@ -1,7 +1,7 @@
 //! Micro-kernels of direct convolution, for each instruction set.
 
+use crate::gemm::{Accumulator, CHUNK};
 use crate::isa::{Isa, has_half_units};
-use crate::product::{CHUNK, Wide};
 
 /// Maximum number of taps of [`Loops::windows`], whose sums stay in registers.
 pub const TAPS: usize = 9;
@@ -102,7 +102,7 @@ pub type Windows<W> =
     unsafe fn(windows: (&[usize], usize), x: *const W, taps: &[usize], g: (*const W, usize), sums: *mut W);
 
 /// An element type with micro-kernels for direct convolution.
-pub trait Direct: Wide {
+pub trait Direct: Accumulator {
     /// Returns the micro-kernels of an instruction set.
     fn loops(isa: Isa) -> Loops<Self>;
 
@@ -169,9 +169,9 @@ direct! {
 
 /// The micro-kernels for every processor.
 mod scalar {
-    use super::{Chains, Wide};
+    use super::{Accumulator, Chains};
 
-    pub unsafe fn chains<W: Wide>(it: Chains<'_, W>) {
+    pub unsafe fn chains<W: Accumulator>(it: Chains<'_, W>) {
         let (weights, [of_outputs, of_terms]) = it.weights;
         for output in 0..it.outputs {
             for [from, to] in it.vectors {
@@ -192,7 +192,7 @@ mod scalar {
         }
     }
 
-    pub unsafe fn sums<W: Wide>(span: usize, grid: *const W, taps: &[usize], weights: &[W], to: *mut W) {
+    pub unsafe fn sums<W: Accumulator>(span: usize, grid: *const W, taps: &[usize], weights: &[W], to: *mut W) {
         for i in 0..span {
             // SAFETY: `i < span`, so the element exists by the contract of `Loops::sums`.
             let term = |tap: usize| unsafe { *grid.add(tap + i) };
@@ -203,7 +203,7 @@ mod scalar {
         }
     }
 
-    pub unsafe fn windows<W: Wide>(
+    pub unsafe fn windows<W: Accumulator>(
         (rows, count): (&[usize], usize),
         x: *const W,
         taps: &[usize],

@@ -4,7 +4,7 @@
 use super::Conv;
 use super::direct::DirectConv;
 use super::vector::{Direct, SLACK, TAPS, Windows};
-use crate::product::{CHUNK, Matrix, Shared, pack};
+use crate::gemm::{CHUNK, Matrix, Shared, pack};
 use crate::threads;
 use ms_core::error::Result;
 use ms_core::tensor::try_filled;
@@ -51,7 +51,7 @@ impl DirectConv<'_> {
     /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for grids.
     pub fn weight_grad_by_groups<T: Direct + AddAssign>(&self, x: &[T], g: &[T], out: &mut [T]) -> Result<()> {
         let (conv, grid, taps) = (self.conv, &self.grid, self.taps()?);
-        let (loops, turn) = (T::loops(self.isa), T::tile(self.isa).turn);
+        let (loops, transpose) = (T::loops(self.isa), T::tile(self.isa).transpose);
         let (lanes, filter) = (loops.lanes, conv.filter_len());
         let (input_len, windows) = conv.image_lens();
         let plane_len = conv.windows.input_len();
@@ -74,12 +74,12 @@ impl DirectConv<'_> {
                         };
                         let to = grids[(channel * grid.len() + line.at) * lanes..][..line.len * lanes].as_mut_ptr();
                         // SAFETY: `lanes` groups follow `first`, and the run lies in the plane of each.
-                        unsafe { pack(turn, from, lanes, line.len, to) };
+                        unsafe { pack(transpose, from, lanes, line.len, to) };
                     }
                 }
                 let from = Matrix::dense(g[group * windows..].as_ptr(), windows);
                 // SAFETY: `lanes` groups follow `first`, each with `windows` gradients.
-                unsafe { pack(turn, from, lanes, windows, gradients.as_mut_ptr()) };
+                unsafe { pack(transpose, from, lanes, windows, gradients.as_mut_ptr()) };
                 (grids.as_ptr(), gradients.as_ptr())
             };
             let mut sums = try_filled(T::default(), filter * lanes)?;
@@ -108,7 +108,7 @@ impl DirectConv<'_> {
     pub fn weight_grad_by_outputs<T: Direct + AddAssign>(&self, x: &[T], g: &[T], out: &mut [T]) -> Result<()> {
         let (conv, grid, taps) = (self.conv, &self.grid, self.taps()?);
         let loops = T::fitting(self.isa, |lanes| conv.outputs.next_multiple_of(lanes));
-        let turn = T::tile(self.isa).turn;
+        let transpose = T::tile(self.isa).transpose;
         let (lanes, filter) = (loops.lanes, conv.filter_len());
         let (input_len, output_len) = conv.image_lens();
         let (plane_len, windows) = (conv.windows.input_len(), conv.windows.output_len());
@@ -142,7 +142,7 @@ impl DirectConv<'_> {
                 let from = g[group * output_len + first * windows + windows_read.start..].as_ptr();
                 let to = gradients[windows_read.start * count..].as_mut_ptr();
                 // SAFETY: `count` output channels follow `first`, each with these output positions.
-                unsafe { pack(turn, Matrix::dense(from, windows), count, windows_read.len(), to) };
+                unsafe { pack(transpose, Matrix::dense(from, windows), count, windows_read.len(), to) };
                 (grids.as_ptr().wrapping_sub(skipped), gradients.as_ptr())
             };
             let of = WindowSums { run: loops.splat_windows, taps: &taps[part.clone()], lanes, steps: [1, count] };

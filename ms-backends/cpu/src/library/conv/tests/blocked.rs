@@ -1,10 +1,10 @@
 //! Tests channel-blocked convolution: on emulated engines everywhere, and natively where the processor has one.
 
-use super::units::{on, operands};
+use super::engines::{on, operands};
 use super::{Case, PLAIN, Terms, check_with, numbers, result, wide};
+use crate::gemm::engine_tests::{components, engines_for, floats, split, sum_on};
+use crate::gemm::{Arithmetic, BLOCK, Engine};
 use crate::isa::Isa;
-use crate::product::unit_tests::{floats, planes, split, sum_on, units_of};
-use crate::product::{Arithmetic, BLOCK, Units};
 use half::bf16;
 use ms_core::ir::Precision::{self, High, Highest, Medium};
 use ms_core::ops;
@@ -25,18 +25,18 @@ fn in_blocks(terms: &Terms, taps: usize) -> Terms {
 fn check(case: &Case, (dtype, precision): (DType, Precision)) {
     let [x, w, _] = operands(case, dtype);
     let [wide_x, wide_w] = [&x, &w].map(wide);
-    let planes = planes(dtype, precision);
+    let components = components(dtype, precision);
     let taps = case.w[2] * case.w[3];
-    for unit in units_of([planes; 2]) {
+    for engine in engines_for([components; 2]) {
         let sum = |terms: &Terms| {
             let terms = in_blocks(terms, taps);
             let [left, right] = [|it: &(f64, f64)| it.1, |it: &(f64, f64)| it.0]
-                .map(|of| terms.iter().map(|it| split(of(it) as f32, planes)).collect::<Vec<_>>());
-            let sum = sum_on(unit, &left, &right, [planes; 2]);
+                .map(|of| terms.iter().map(|it| split(of(it) as f32, components)).collect::<Vec<_>>());
+            let sum = sum_on(engine, &left, &right, [components; 2]);
             f64::from(if dtype == DType::BF16 { bf16::from_f32(sum).to_f32() } else { sum })
         };
         let want = case.forward(&wide_x, &wide_w, &sum);
-        check_with(on(unit, precision), &ops::CONV, &case.attrs(&[]), [&x, &w], &want);
+        check_with(on(engine, precision), &ops::CONV, &case.attrs(&[]), [&x, &w], &want);
     }
 }
 
@@ -79,8 +79,8 @@ fn images_are_stored_in_turns() {
     let elements = x.on_host().expect("the elements are readable");
     let elements = elements.as_slice::<f32>().expect("they are f32, without gaps");
     let len = elements.len() / all.x[0];
-    let unit = units_of([2; 2]).next().expect("there are tiles");
-    let of = |x: &Array| floats(&result(on(unit, High), &ops::CONV, &one.attrs(&[]), [x, &w]));
+    let engine = engines_for([2; 2]).next().expect("there are tiles");
+    let of = |x: &Array| floats(&result(on(engine, High), &ops::CONV, &one.attrs(&[]), [x, &w]));
     let results = of(&x);
     let of_each = results.len() / all.x[0];
     for image in [0, 1, 861, 862, 863, 899] {
@@ -93,12 +93,12 @@ fn images_are_stored_in_turns() {
 /// avoid the engine if it needs many component products.
 #[test]
 fn the_way_that_takes_least_time() {
-    let large = Units::of(Isa::detect());
+    let large = Engine::detect(Isa::detect());
     let cases = [
         (Case { x: [4, 128, 12, 12], w: [128, 128, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN }, Medium, large),
-        (Case { x: [2, 8, 20, 20], w: [128, 8, 5, 5], ..PLAIN }, Highest, Units::None),
+        (Case { x: [2, 8, 20, 20], w: [128, 8, 5, 5], ..PLAIN }, Highest, Engine::None),
     ];
-    let has_blocks = matches!(large, Units::Tiles(_));
+    let has_blocks = matches!(large, Engine::Tiles(_));
     for (case, precision, want) in cases.into_iter().filter(|it| has_blocks || it.1 == Highest) {
         let [x, w, _] = operands(&case, DType::F32);
         let of = |it: Arithmetic| floats(&result(it, &ops::CONV, &case.attrs(&[]), [&x, &w]));

@@ -1,13 +1,13 @@
 //! Tests convolutions and their gradients bit by bit against the specified order of sums.
 
 mod blocked;
+mod engines;
 mod epilogues;
-mod units;
 mod winograd;
 
 use super::super::run;
+use crate::gemm::{Arithmetic, Engine};
 use crate::isa::Isa;
-use crate::product::{Arithmetic, Units};
 use crate::threads;
 use ms_core::ir::Precision;
 use ms_core::ops::{self, OpDef};
@@ -216,7 +216,7 @@ fn check(def: &'static OpDef, attrs: &Attrs, inputs: [&Array; 2], want: &[f64]) 
     for isa in Isa::ALL.into_iter().filter(|it| it.is_supported()) {
         check_with(Arithmetic::new(isa, Precision::Strict), def, attrs, inputs, want);
     }
-    check_with(Arithmetic::new(Isa::detect(), Precision::Medium).on(Units::None), def, attrs, inputs, want);
+    check_with(Arithmetic::new(Isa::detect(), Precision::Medium).on(Engine::None), def, attrs, inputs, want);
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! Tests Winograd convolution bit by bit against plain loops, and within bounds against exact sums.
 
-use super::units::{Shapes, errors, operands, ops_of};
+use super::engines::{Shapes, errors, operands, ops_of};
 use super::{Case, PLAIN, all, check_with, flat, numbers, ordered, result, wide};
+use crate::gemm::engine_tests::threads::hash;
+use crate::gemm::{Arithmetic, CHUNK, Elements};
 use crate::isa::Isa;
 use crate::library::conv::Conv;
 use crate::library::conv::winograd::Winograd;
 use crate::library::epilogues::Epilogues;
-use crate::product::unit_tests::threads::hash;
-use crate::product::{Arithmetic, CHUNK, Elements};
 use crate::threads;
 use ms_core::ir::Precision;
 use ms_core::ops;
@@ -152,7 +152,7 @@ fn computed(isa: Isa, case: &Case, [x, w]: [&Array; 2], is_gradient: bool) -> Ve
     let [x, w] = [x, w].map(|it| it.on_host().expect("the elements are readable"));
     let epilogues = Epilogues::new(&[], &shape);
     let x = x.as_slice::<f32>().expect("they are dense");
-    it.compute(x, Elements::of(&w), out.as_mut_slice(), epilogues).expect("there is memory");
+    it.compute(x, Elements::from_array(&w), out.as_mut_slice(), epilogues).expect("there is memory");
     wide(&out)
 }
 
@@ -374,7 +374,7 @@ fn elements_that_are_too_large() {
 
 /// A parameter's filters are transformed once for each op, and have the same bits.
 #[test]
-fn kept_filters_change_no_bit() {
+fn cached_filters_change_no_bit() {
     let [x, w, g] = operands(&LARGE, DType::F32);
     let ops = &LARGE.ops([&x, &w, &g], &|_| 0.0)[..2];
     let all = || ops.iter().map(|(def, attrs, inputs, _)| hash(&result(relaxed(), def, attrs, *inputs)));

@@ -2,7 +2,7 @@
 
 use super::transforms::{COMPONENTS, LANES, Transforms, turned};
 use super::{TAPS, Winograd};
-use crate::product::{Counted, Elements, Matrix, Place, Shared, keep};
+use crate::gemm::{CacheBytes, Elements, Matrix, PackedKey, Shared, cache};
 use crate::threads;
 use ms_core::error::Result;
 use ms_core::tensor::{Array, DType};
@@ -51,10 +51,10 @@ enum Room {
 
 /// Transformed filters that a parameter storage caches.
 struct Kept {
-    place: Place,
+    key: PackedKey,
     of: Sizes,
     room: Array,
-    _counted: Counted,
+    _bytes: CacheBytes,
 }
 
 impl Filters {
@@ -67,10 +67,10 @@ impl Filters {
         let of = Sizes { groups, outputs, channels, is_gradient };
         let kept = weights.held().and_then(|block| {
             let matrix = Matrix::dense(weights.all.as_ptr(), TAPS).in_bytes();
-            let place = Place::of(block, matrix, [weights.all.len() / TAPS, TAPS], DType::F32);
-            let is_same = |it: &Kept| it.place == place && it.of == of;
-            keep(block, of.len() * size_of::<f32>(), is_same, |counted| {
-                Ok(Kept { place, of, room: transform(transforms, weights.all, of)?, _counted: counted })
+            let key = PackedKey::new(block, matrix, [weights.all.len() / TAPS, TAPS], DType::F32);
+            let is_same = |it: &Kept| it.key == key && it.of == of;
+            cache(block, of.len() * size_of::<f32>(), is_same, |bytes| {
+                Ok(Kept { key, of, room: transform(transforms, weights.all, of)?, _bytes: bytes })
             })
         });
         let room = match kept {

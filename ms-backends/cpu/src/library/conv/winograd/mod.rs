@@ -24,9 +24,9 @@ mod weights;
 
 use super::Conv;
 use super::vector::{Chains, Direct, Loops, OUTPUTS};
+use crate::gemm::{Arithmetic, Elements, Shared};
 use crate::isa::Isa;
 use crate::library::epilogues::Epilogues;
-use crate::product::{Arithmetic, Elements, Shared};
 use crate::threads;
 use filters::Filters;
 use ms_core::error::Result;
@@ -141,10 +141,10 @@ impl Winograd {
         out: &mut [T],
         epilogues: Epilogues<'_>,
     ) -> Result<bool> {
-        let (Some(x), Some(weights)) = (x.of_f32(), weights.of_f32()) else { return Ok(false) };
+        let (Some(x), Some(weights)) = (x.as_f32(), weights.as_f32()) else { return Ok(false) };
         let it = Self::of(conv, arithmetic.isa, is_gradient);
         let Some(it) = it.filter(|it| it.pays() && it.allows(arithmetic, x, weights)) else { return Ok(false) };
-        // SAFETY: `of_f32` has checked that `T` is f32.
+        // SAFETY: `as_f32` has checked that `T` is f32.
         let out = unsafe { from_raw_parts_mut(out.as_mut_ptr().cast(), out.len()) };
         it.compute(x.all, weights, out, epilogues)?;
         Ok(true)
@@ -161,10 +161,10 @@ impl Winograd {
         [x, g]: [Elements<'_, T>; 2],
         out: &mut [T],
     ) -> Result<bool> {
-        let (Some(x), Some(g)) = (x.of_f32(), g.of_f32()) else { return Ok(false) };
+        let (Some(x), Some(g)) = (x.as_f32(), g.as_f32()) else { return Ok(false) };
         let it = Self::of(conv, arithmetic.isa, false);
         let Some(it) = it.filter(|it| it.pays_for_weights() && it.allows(arithmetic, x, g)) else { return Ok(false) };
-        // SAFETY: `of_f32` has checked that `T` is f32.
+        // SAFETY: `as_f32` has checked that `T` is f32.
         let out = unsafe { from_raw_parts_mut(out.as_mut_ptr().cast(), out.len()) };
         it.compute_weights(x.all, g.all, out)?;
         Ok(true)
@@ -190,7 +190,7 @@ impl Winograd {
 
     /// Whether Winograd is permitted, and accurate for these elements.
     fn allows(&self, arithmetic: Arithmetic, a: Elements<'_, f32>, b: Elements<'_, f32>) -> bool {
-        arithmetic.allows_transforms() && a.range(self.isa).allows_differences(b.range(self.isa))
+        arithmetic.allows_winograd() && a.range(self.isa).allows_winograd(b.range(self.isa))
     }
 
     /// Returns the number of patches of a channel plane.

@@ -6,8 +6,8 @@
 use super::planes::Planes;
 use super::transforms::{COMPONENTS, Forward, LANES, Places, Transforms};
 use super::{Axis, Lines, TAPS, Winograd};
+use crate::gemm::{CHUNK, Matrix, Ordered, Shared};
 use crate::library::conv::vector::Direct;
-use crate::product::{CHUNK, Matrix, Ordered, Shared};
 use crate::threads;
 use ms_core::error::Result;
 use ms_core::tensor::{Array, DType};
@@ -60,7 +60,7 @@ impl Winograd {
                     unsafe { operand.transform(self, group, &lines, task * LANES..(task + 1) * LANES) }
                 })?;
                 let sizes = [outputs, lines.len() * self.columns.patches(), channels];
-                let product = Ordered { isa: self.isa, sizes, accumulate: part > 0, in_lanes: false };
+                let product = Ordered { isa: self.isa, sizes, accumulate: part > 0, vectorised_sums: false };
                 let places = |it: usize| [of_g.component, of_x.component, component].map(|step| (it * step) as isize);
                 let [a, b] = [&of_g, &of_x].map(|it| Matrix::dense(it.first().cast_const(), row));
                 // SAFETY: both operands are transformed for these rows of patches, and each component of `sums` has
