@@ -81,7 +81,7 @@ impl<'a> OutputTiles<'a> {
             let arguments = self.arguments(epilogue, tile, first as u64, steps);
             // SAFETY: the argument block restricts the loops of the whole result, for which this function's contract
             // holds, to the tile.
-            unsafe { epilogue.code.alone(&arguments).unwrap_or(epilogue.code).call(&arguments) };
+            unsafe { epilogue.code.single_threaded(&arguments).unwrap_or(epilogue.code).call(&arguments) };
         }
         Ok(())
     }

@@ -191,7 +191,7 @@ pub mod avx2 {
     use super::{PACK_WIDTH, plain};
     use std::arch::x86_64::*;
 
-    /// [`Transpose`](super::Turn) of f32.
+    /// [`Transpose`](super::Transpose) of f32.
     #[target_feature(enable = "avx2")]
     pub unsafe fn f32(depth: usize, from: *const f32, across: isize, to: *mut f32, width: usize) {
         let squares = depth / 8 * 8;
@@ -222,7 +222,7 @@ pub mod avx2 {
         unsafe { plain(depth - squares, from.wrapping_add(squares), across, to.wrapping_add(squares * width), width) };
     }
 
-    /// [`Transpose`](super::Turn) of f64.
+    /// [`Transpose`](super::Transpose) of f64.
     #[target_feature(enable = "avx2")]
     pub unsafe fn f64(depth: usize, from: *const f64, across: isize, to: *mut f64, width: usize) {
         let squares = depth / 4 * 4;

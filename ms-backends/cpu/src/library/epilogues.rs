@@ -37,10 +37,10 @@ impl<'a> Epilogues<'a> {
                 epilogue.words.loops.restrict(&mut arguments, axis, range.start, range.len());
             }
             // On one thread, code with streaming stores may be faster.
-            let alone = if threads::is_several() { None } else { epilogue.code.alone(&arguments) };
+            let code = if threads::is_several() { None } else { epilogue.code.single_threaded(&arguments) };
             // SAFETY: the argument block restricts the loops of the whole result, for which this function's contract
             // holds, to the part.
-            unsafe { alone.unwrap_or(epilogue.code).call(&arguments) };
+            unsafe { code.unwrap_or(epilogue.code).call(&arguments) };
         }
     }
 

@@ -271,7 +271,7 @@ fn first<T: Sorted, E: Entry<T::Key>>(
         entries.sort_unstable();
         entries[count - 1].key()
     } else {
-        cut(count, entries)
+        keep_first(count, entries)
     };
     loop {
         places.start = lesser(isa, row, places.clone(), last);
@@ -292,11 +292,11 @@ fn first<T: Sorted, E: Entry<T::Key>>(
             }
         }
         if entries.len() >= 2 * count {
-            last = cut(count, entries);
+            last = keep_first(count, entries);
         }
     }
     if entries.len() > count {
-        cut(count, entries);
+        keep_first(count, entries);
     }
 }
 
@@ -326,7 +326,7 @@ fn lesser<T: Sorted>(isa: Isa, row: &Row<'_, T>, places: Range<usize>, last: T::
 }
 
 /// Keeps the first `count` entries, of which there must be at least one, and returns the key of the last of them.
-fn cut<K, E: Entry<K>>(count: usize, entries: &mut Vec<E>) -> K {
+fn keep_first<K, E: Entry<K>>(count: usize, entries: &mut Vec<E>) -> K {
     let last = *entries.select_nth_unstable(count - 1).1;
     entries.truncate(count);
     last.key()

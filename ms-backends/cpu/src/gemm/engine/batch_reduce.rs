@@ -72,7 +72,7 @@ impl Layout {
 }
 
 impl Filters {
-    /// Wraps filters that were [packed](Chosen::pack) for an engine.
+    /// Wraps filters that were [packed](EngineChoice::pack) for an engine.
     pub fn new(choice: EngineChoice, packed: PackedLeft) -> Self {
         Self { choice, packed }
     }

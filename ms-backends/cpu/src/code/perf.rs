@@ -1,6 +1,6 @@
 //! Writes the map with which `perf` names generated code.
 
-use crate::loaded;
+use crate::code::loaded;
 use ms_core::environment::Variable;
 use ms_core::environment_variables;
 use ms_core::ir::Kernel;

@@ -7,7 +7,7 @@ use ms_core::ir::{Kernel, Param, Role};
 use std::sync::{Arc, OnceLock};
 
 /// The result size in bytes from which stores are non-temporal: common caches evict such results before they are read.
-const STREAMED: u64 = 32 << 20;
+const MIN_STREAMED_BYTES: u64 = 32 << 20;
 
 /// Compiles a kernel tuned for calls of one kind. Returns `None` if it has no such variant.
 pub type Compile = fn(&Arc<Kernel>, Isa, Calls) -> Option<Arc<dyn KernelCode>>;
@@ -16,7 +16,7 @@ pub type Compile = fn(&Arc<Kernel>, Isa, Calls) -> Option<Arc<dyn KernelCode>>;
 type Lazy = OnceLock<Option<Arc<dyn KernelCode>>>;
 
 /// The variants of a kernel for large calls.
-pub struct LongCalls {
+pub struct TunedVariants {
     kernel: Arc<Kernel>,
     isa: Isa,
     compile: Compile,
@@ -24,7 +24,7 @@ pub struct LongCalls {
     streaming: Lazy,
 }
 
-impl LongCalls {
+impl TunedVariants {
     /// Creates the variants of a kernel without compiling them.
     pub fn new(kernel: &Arc<Kernel>, isa: Isa, compile: Compile) -> Self {
         let (long, streaming) = (Lazy::new(), Lazy::new());
@@ -33,11 +33,12 @@ impl LongCalls {
 
     /// Returns the code for a large call with this argument block. `None` if the general code is to run.
     pub fn code(&self, block: &[u64]) -> Option<&dyn KernelCode> {
-        let streaming = if self.is_streamed(block) { self.of(Calls::Streaming, &self.streaming) } else { None };
-        streaming.or_else(|| self.of(Calls::Long, &self.long))
+        let streaming =
+            if self.is_streamed(block) { self.get_or_compile(Calls::Streaming, &self.streaming) } else { None };
+        streaming.or_else(|| self.get_or_compile(Calls::Long, &self.long))
     }
 
-    fn of<'a>(&self, calls: Calls, code: &'a Lazy) -> Option<&'a dyn KernelCode> {
+    fn get_or_compile<'a>(&self, calls: Calls, code: &'a Lazy) -> Option<&'a dyn KernelCode> {
         code.get_or_init(|| (self.compile)(&self.kernel, self.isa, calls)).as_deref()
     }
 
@@ -61,7 +62,7 @@ impl LongCalls {
             let written = block[..loops].iter().zip(strides).filter(|it| *it.0 == 0 || *it.1 != 0).map(|it| *it.0);
             bytes = bytes.saturating_add(written.fold(param.dtype.size() as u64, u64::saturating_mul));
         }
-        bytes >= STREAMED
+        bytes >= MIN_STREAMED_BYTES
     }
 }
 
@@ -81,7 +82,7 @@ mod tests {
             point: x = load %x y = cast x to bf16 store %y, y";
         let kernel = Kernel::parse(text).expect(text);
         kernel.check().expect(text);
-        let long = LongCalls::new(&Arc::new(kernel), Isa::Avx2, streaming);
+        let long = TunedVariants::new(&Arc::new(kernel), Isa::Avx2, streaming);
         // The block contains the addresses and strides of the input and of the result.
         let block = |extents: [u64; 2], out: [u64; 3]| [&extents[..], &[1 << 30, 4 << 20, 4], &out].concat();
         let whole = block([16, 1 << 20], [1 << 40, 2 << 20, 2]);

@@ -1,10 +1,10 @@
 //! Runs the steps of plans as direct calls: [`CpuDriver`].
 
-use crate::cut;
 use crate::gemm::{self, Arithmetic, Epilogue, Results};
 use crate::isa::Isa;
 use crate::kernel::KernelCode;
 use crate::library;
+use crate::threads::partition;
 use ms_core::error::Result;
 use ms_core::exec::{
     Check, ContractionOperand, Driver, EpilogueCall, KernelLaunch, KernelView, LibraryCall, MemoryView,
@@ -42,13 +42,13 @@ unsafe impl Driver for CpuDriver {
     }
 
     fn specialized(&self, kernel: &Self::Kernel, extents: &[u64]) -> Self::Kernel {
-        kernel.at(extents).unwrap_or_else(|| kernel.clone())
+        kernel.specialized(extents).unwrap_or_else(|| kernel.clone())
     }
 
     fn specialized_together(&self, calls: &[(&Self::Kernel, &[u64])]) -> Vec<Self::Kernel> {
         let nanos = calls.iter().filter_map(|(kernel, extents)| kernel.nanos(extents)).fold(0, usize::saturating_add);
         // Short calls run as a single part, so their code needs no bookkeeping for partitions.
-        let code = |&(kernel, extents): &(&Self::Kernel, &[u64])| match cut::is_short(nanos) {
+        let code = |&(kernel, extents): &(&Self::Kernel, &[u64])| match partition::is_short(nanos) {
             true => self.specialized(kernel, extents),
             false => kernel.clone(),
         };
@@ -65,7 +65,7 @@ unsafe impl Driver for CpuDriver {
     unsafe fn launch_together(&self, (): &mut (), launches: &[KernelLaunch<'_, Self::Kernel>]) -> Result<()> {
         // SAFETY: by the contract of `launch_together`, each launch is valid, and no launch accesses what another
         // writes.
-        unsafe { cut::call_together(launches) };
+        unsafe { partition::call_batch(launches) };
         Ok(())
     }
 

@@ -10,7 +10,7 @@ const LEN: usize = 100_000;
 
 /// Builds a plan whose first step computes `a + c`, possibly in place of `a`, and the first half of `b * c`. Then it
 /// computes all of `b * c` and adds `b` to its first half.
-fn together() -> Plan {
+fn batch() -> Plan {
     let (bytes, half) = (4 * LEN, LEN / 2);
     let value = Type::of(DType::F32, &[LEN]);
     let main = Routine {
@@ -45,7 +45,7 @@ fn together() -> Plan {
 
 #[test]
 fn kernels_of_one_step() {
-    let executable = load(together()).expect("a well-formed plan");
+    let executable = load(batch()).expect("a well-formed plan");
     let a: Vec<f32> = (0..LEN).map(|it| (it % 13) as f32).collect();
     let b: Vec<f32> = (0..LEN).map(|it| (it % 11) as f32 - 4.0).collect();
     let inputs =
@@ -91,5 +91,5 @@ fn kernels_that_are_not_apart_are_refused() {
             (routine.buffers[3].place, routine.arena_bytes) = (Place::Arena(2 * LEN), 6 * LEN);
         },
     ];
-    check_refused(together, |it| it, &broken);
+    check_refused(batch, |it| it, &broken);
 }

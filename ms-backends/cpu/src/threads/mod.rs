@@ -7,6 +7,10 @@
 //! Several callers may each run a task at the same time. Every worker starts its search for tasks at a different slot,
 //! and moves on when a task has no unclaimed chunk left.
 
+pub(crate) mod parallel;
+pub(crate) mod partition;
+pub(crate) mod split_reduction;
+
 use ms_core::environment::{Variable, number};
 use ms_core::environment_variables;
 use ms_core::error::Result;

@@ -28,7 +28,7 @@ const RESULTS: u64 = 4;
 const SLOT: usize = 8;
 
 /// The kernels that replace one with long rows.
-pub struct Parts {
+pub struct SplitKernels {
     /// Reduces blocks. The loop over blocks is outside the lanes, and the block results are the last parameters.
     pub blocks: Kernel,
     /// The stages before and after the loop. The results of rows are the last parameters.
@@ -39,23 +39,23 @@ pub struct Parts {
     block: usize,
 }
 
-impl Parts {
+impl SplitKernels {
     /// Returns the stage whose reductions can be split, if the kernel has one.
-    pub fn looped(kernel: &Kernel) -> Option<usize> {
+    pub fn splittable_stage(kernel: &Kernel) -> Option<usize> {
         let mut loops = (0..kernel.stages.len()).filter(|&it| kernel.stages[it].scope == Scope::Loop);
-        let (Some(looped), None) = (loops.next(), loops.next()) else { return None };
+        let (Some(stage), None) = (loops.next(), loops.next()) else { return None };
         if kernel.lanes != LaneAxis::Reduced || kernel.seq != 0 || kernel.reads_position() {
             return None;
         }
-        let mut reductions = kernel.stage_range(looped).filter(|&at| matches!(kernel.insts[at], Inst::Reduce(..)));
+        let mut reductions = kernel.stage_range(stage).filter(|&at| matches!(kernel.insts[at], Inst::Reduce(..)));
         let is_free = |at: usize| kernel.order == ReductionOrder::Blocks || !kernel.is_ordered_reduction(at);
-        (reductions.next().is_some_and(is_free) && reductions.all(is_free)).then_some(looped)
+        (reductions.next().is_some_and(is_free) && reductions.all(is_free)).then_some(stage)
     }
 
     /// Splits a kernel, if possible.
-    pub fn of(kernel: &Kernel) -> Option<Self> {
-        let looped = Self::looped(kernel)?;
-        let range = kernel.stage_range(looped);
+    pub fn new(kernel: &Kernel) -> Option<Self> {
+        let stage = Self::splittable_stage(kernel)?;
+        let range = kernel.stage_range(stage);
         let is_reduction = |at: &usize| matches!(kernel.insts[*at], Inst::Reduce(..));
         let ats: SmallVec<[usize; 2]> = range.clone().filter(is_reduction).collect();
         let is_ordered = ats.iter().any(|&at| kernel.is_ordered_reduction(at));
@@ -130,8 +130,8 @@ impl<'a> Copy<'a> {
     }
 }
 
-/// The code of the [`Parts`] of a kernel.
-pub struct Split {
+/// The code of the [`SplitKernels`] of a kernel.
+pub struct SplitReduction {
     blocks: Arc<dyn KernelCode>,
     rest: Arc<dyn KernelCode>,
     reductions: SmallVec<[(Reducer, DType); 2]>,
@@ -143,7 +143,7 @@ pub struct Split {
 }
 
 /// Returns whether a call with these extents has few results and long rows.
-pub fn is_worth_it(kernel: &Kernel, extents: &[u64]) -> bool {
+pub fn is_profitable(kernel: &Kernel, extents: &[u64]) -> bool {
     let par = kernel.par as usize;
     let (results, row) = (extents[..par].iter().product::<u64>(), extents[par]);
     kernel.lanes == LaneAxis::Reduced
@@ -152,10 +152,10 @@ pub fn is_worth_it(kernel: &Kernel, extents: &[u64]) -> bool {
         && threads::is_several()
 }
 
-impl Split {
+impl SplitReduction {
     /// Splits `kernel`, and compiles the two kernels with `code`.
     pub fn new(kernel: &Kernel, code: impl Fn(Kernel) -> Arc<dyn KernelCode>) -> Option<Self> {
-        let Parts { blocks, rest, reductions, block } = Parts::of(kernel)?;
+        let SplitKernels { blocks, rest, reductions, block } = SplitKernels::new(kernel)?;
         debug_assert!(blocks.check().and_then(|()| rest.check()).is_ok(), "{blocks}{rest}");
         let (params, par) = (kernel.addressed(), kernel.par as usize);
         Some(Self { blocks: code(blocks), rest: code(rest), reductions, block, params, par })
@@ -185,10 +185,10 @@ impl Split {
             let last = count.min(first + per_chunk);
             for (from, to, lanes) in [(first, last.min(whole), self.block), (first.max(whole), last, tail)] {
                 if from < to {
-                    let part = self.part(block, from, to - from, lanes, memory, [points, count]);
-                    // SAFETY: `part` covers a subset of the loops of `block`, which is valid by this function's
+                    let arguments = self.block_arguments(block, from, to - from, lanes, memory, [points, count]);
+                    // SAFETY: `arguments` covers a subset of the loops of `block`, which is valid by this function's
                     // contract. Its block results are in a separate range of `results`.
-                    unsafe { self.blocks.call(&part) };
+                    unsafe { self.blocks.call(&arguments) };
                 }
             }
         });
@@ -217,7 +217,7 @@ impl Split {
 
     /// Returns the argument block of the call that reduces `count` blocks of `lanes` elements, starting with block
     /// `first`.
-    fn part(
+    fn block_arguments(
         &self,
         block: &[u64],
         first: usize,
@@ -227,23 +227,23 @@ impl Split {
         [points, all]: [usize; 2],
     ) -> SmallVec<[u64; 64]> {
         let par = self.par;
-        let mut part: SmallVec<[u64; 64]> = SmallVec::from_slice(&block[..par]);
-        part.extend([count as u64, lanes as u64]);
+        let mut arguments: SmallVec<[u64; 64]> = SmallVec::from_slice(&block[..par]);
+        arguments.extend([count as u64, lanes as u64]);
         for param in 0..self.params {
             let words = &block[par + 1 + param * (par + 2)..][..par + 2];
             let step = words[1 + par].wrapping_mul(self.block as u64);
-            part.push(words[0].wrapping_add(step.wrapping_mul(first as u64)));
-            part.extend_from_slice(&words[1..1 + par]);
-            part.extend([step, words[1 + par]]);
+            arguments.push(words[0].wrapping_add(step.wrapping_mul(first as u64)));
+            arguments.extend_from_slice(&words[1..1 + par]);
+            arguments.extend([step, words[1 + par]]);
         }
         for reduction in 0..self.reductions.len() {
-            part.push(results + (SLOT * (reduction * points * all + first)) as u64);
-            self.push_strides(&mut part, &block[..par + 1], SLOT * all);
-            part.extend([SLOT as u64, 0]);
+            arguments.push(results + (SLOT * (reduction * points * all + first)) as u64);
+            self.push_strides(&mut arguments, &block[..par + 1], SLOT * all);
+            arguments.extend([SLOT as u64, 0]);
         }
         // The axes of indexed parameters and the immediates follow the addresses and strides.
-        part.extend_from_slice(&block[par + 1 + self.params * (par + 2)..]);
-        part
+        arguments.extend_from_slice(&block[par + 1 + self.params * (par + 2)..]);
+        arguments
     }
 
     /// Pushes the strides over the parallel loops of a row-major result with elements of `bytes` bytes.
@@ -256,7 +256,7 @@ impl Split {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::part;
+    use crate::backend::compile_or_interpret;
     use crate::interp::Interpreted;
     use crate::isa::Isa;
     use crate::testing::Call;
@@ -273,23 +273,24 @@ mod tests {
         unsafe { whole.run(&Interpreted::new(kernel.clone())) };
         for isa in Isa::ALL.into_iter().filter(|it| it.is_supported()) {
             for chunks in [1, 3] {
-                let split = Split::new(&kernel, |it| part(it, isa)).expect("its rows can be cut");
+                let split =
+                    SplitReduction::new(&kernel, |it| compile_or_interpret(it, isa)).expect("its rows can be cut");
                 let mut call = untouched.clone();
                 // SAFETY: `call` is a copy of a call of this kernel, so its buffers cover every access.
-                unsafe { call.run(&Whole { split, chunks }) };
+                unsafe { call.run(&AlwaysSplit { split, chunks }) };
                 assert_eq!(call.difference(&whole), None, "{isa}, {chunks} chunks, {text}");
             }
         }
     }
 
     /// A kernel whose reductions are always split.
-    struct Whole {
-        split: Split,
+    struct AlwaysSplit {
+        split: SplitReduction,
         chunks: usize,
     }
 
     // SAFETY: the two kernels of a split implement the original one.
-    unsafe impl KernelCode for Whole {
+    unsafe impl KernelCode for AlwaysSplit {
         unsafe fn call(&self, block: &[u64]) {
             // SAFETY: `block` satisfies the conditions of `KernelCode::call` by this function's contract.
             assert!(unsafe { self.split.call(block, usize::MAX, self.chunks) });
@@ -343,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_cut() {
+    fn kernels_that_are_not_split() {
         for text in [
             // The sum has a required order without blocks.
             "kernel par=0 lanes=reduced seq=0 in %x: f32 unit out %y: f32 zero
@@ -359,7 +360,7 @@ mod tests {
         ] {
             let kernel = Kernel::parse(text).expect(text);
             kernel.check().expect(text);
-            assert!(Parts::of(&kernel).is_none(), "{text}");
+            assert!(SplitKernels::new(&kernel).is_none(), "{text}");
         }
     }
 }

@@ -1,17 +1,22 @@
 //! Executes plans and single steps on the CPU: [`CpuBackend`].
 
+pub mod driver;
+mod roofline;
+mod step;
+
+use crate::backend::driver::CpuDriver;
+use crate::backend::step::{CheckStep, ContractionCode, LibraryStep};
+use crate::code::artifact;
+use crate::code::loaded::{self, Loaded, LoadedKernels};
 use crate::code::{CodeMemory, Compiled};
 use crate::codegen::{self, Calls};
-use crate::driver::CpuDriver;
 use crate::gemm::Arithmetic;
 use crate::interp::Interpreted;
 use crate::isa::Isa;
 use crate::kernel::KernelCode;
-use crate::loaded::{self, Loaded, LoadedKernels};
-use crate::parallel::Parallel;
-use crate::step::{CheckStep, ContractionCode, LibraryStep};
 use crate::target::TARGET;
-use crate::{artifact, roof, threads};
+use crate::threads;
+use crate::threads::parallel::Parallel;
 use ms_core::environment::Variable;
 use ms_core::environment_variables;
 use ms_core::error::{Code, Error, Result};
@@ -62,8 +67,8 @@ impl Loaded {
             Some((memory, at)) => Arc::new(unsafe { Compiled::new(kernel.clone(), memory, at) }),
             None => Arc::new(Interpreted::new(kernel.clone())),
         };
-        let code = Parallel::new(kernel, code).with_rows(kernel, isa, part);
-        let code = if at.is_some() { code.with_long(kernel, isa, compiled) } else { code };
+        let code = Parallel::new(kernel, code).with_split(kernel, isa, compile_or_interpret);
+        let code = if at.is_some() { code.with_variants(kernel, isa, compile_variant) } else { code };
         Self { code: Arc::new(code), at }
     }
 }
@@ -75,7 +80,7 @@ impl CpuBackend {
     /// # Panics
     /// Raises [`Code::Environment`] if the name is unknown or this machine lacks the instruction set.
     pub fn new() -> Self {
-        Self::of(CPU_ISA.value().unwrap_or_else(Isa::detect))
+        Self::from_isa(CPU_ISA.value().unwrap_or_else(Isa::detect))
     }
 
     /// Creates the backend for one instruction set.
@@ -86,10 +91,10 @@ impl CpuBackend {
         if !isa.is_supported() {
             return Err(Error::new(Code::Backend, format!("this machine does not run {isa}")));
         }
-        Ok(Self::of(isa))
+        Ok(Self::from_isa(isa))
     }
 
-    fn of(isa: Isa) -> Self {
+    fn from_isa(isa: Isa) -> Self {
         Self { isa, kernels: Mutex::default() }
     }
 
@@ -202,7 +207,7 @@ impl CpuBackend {
         code: &MachineCode,
     ) -> Vec<Arc<dyn KernelCode>> {
         let mut table = self.kernels();
-        let memory = LazyCell::new(|| CodeMemory::of(code));
+        let memory = LazyCell::new(|| CodeMemory::from_artifact(code));
         let mut loaded = |((kernel, hash), at): ((&Kernel, u64), Option<Range<usize>>)| {
             if let Some(loaded) = table.get(hash, kernel) {
                 return loaded.code.clone();
@@ -238,13 +243,13 @@ impl CpuBackend {
 }
 
 /// Compiles a kernel that is part of a split reduction. Interprets it if there is no machine code.
-pub(crate) fn part(kernel: Kernel, isa: Isa) -> Arc<dyn KernelCode> {
+pub(crate) fn compile_or_interpret(kernel: Kernel, isa: Isa) -> Arc<dyn KernelCode> {
     let kernel = Arc::new(kernel);
-    compiled(&kernel, isa, Calls::Any).unwrap_or_else(|| Arc::new(Interpreted::new(kernel)))
+    compile_variant(&kernel, isa, Calls::Any).unwrap_or_else(|| Arc::new(Interpreted::new(kernel)))
 }
 
 /// Compiles a kernel tuned for `calls`. Returns `None` if there is no such variant, or no executable memory for it.
-pub(crate) fn compiled(kernel: &Arc<Kernel>, isa: Isa, calls: Calls) -> Option<Arc<dyn KernelCode>> {
+pub(crate) fn compile_variant(kernel: &Arc<Kernel>, isa: Isa, calls: Calls) -> Option<Arc<dyn KernelCode>> {
     let code = codegen::compile_for(kernel, isa, calls).ok()?;
     let memory = CodeMemory::map(&code.bytes)?;
     // SAFETY: the memory was just mapped from this kernel's code for an instruction set of this machine.
@@ -306,7 +311,7 @@ unsafe impl Backend for CpuBackend {
     }
 
     fn roof(&self, exceeded: Exceeded) -> Option<Roof> {
-        roof::measured(self, exceeded)
+        roofline::measured(self, exceeded)
     }
 
     fn compile_step(&self, step: &Step) -> Result<Arc<dyn StepCode>> {
@@ -360,7 +365,7 @@ mod tests {
         let all: Vec<&Kernel> = kernels.iter().collect();
         assert!(kernels.iter().map(|it| it.insts.len()).sum::<usize>() > 2 * MANY_INSTS);
         for isa in Isa::ALL.into_iter().filter(|it| it.is_supported()) {
-            let backend = CpuBackend::of(isa);
+            let backend = CpuBackend::from_isa(isa);
             let one_by_one: Vec<Option<Vec<u8>>> = kernels.iter().map(|it| backend.machine_code(it)).collect();
             assert!(backend.machine_codes(&all) == one_by_one);
             let plan = Plan { kernels: kernels.clone(), ..Plan::default() };

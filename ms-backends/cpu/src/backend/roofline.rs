@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 /// Candidate numbers of accumulation chains of multiply-adds. The fastest one is the peak. The chains must hide the
 /// latency of an instruction. With the copies of the body in generated code, they must also fit in the registers.
-const CHAINS: [usize; 5] = [2, 3, 4, 6, 10];
+const ACCUMULATORS: [usize; 5] = [2, 3, 4, 6, 10];
 
 /// The number of multiply-adds of a chain on each element.
-const LINKS: usize = 64;
+const FMAS_PER_CHAIN: usize = 64;
 
 /// The number of elements of a call that measures operations. They fit in the L1 cache.
 const ELEMENTS: usize = 2048;
@@ -64,7 +64,7 @@ fn rates(backend: &CpuBackend) -> Option<Roof> {
 
 /// Measures the rate of operations in one round, per second.
 fn best(backend: &CpuBackend) -> Option<f64> {
-    CHAINS.iter().map(|&it| operations(backend, it)).try_fold(0.0, |best, it| Some(it?.max(best)))
+    ACCUMULATORS.iter().map(|&it| operations(backend, it)).try_fold(0.0, |best, it| Some(it?.max(best)))
 }
 
 /// Builds a kernel with one loop, f32 operands and one result.
@@ -107,7 +107,7 @@ fn operations(backend: &CpuBackend, count: usize) -> Option<f64> {
             builder.binary(BinaryOp::Add, values[0], first)
         });
         let mut chains: Vec<_> = firsts.collect();
-        for _ in 0..LINKS {
+        for _ in 0..FMAS_PER_CHAIN {
             chains.iter_mut().for_each(|it| *it = builder.fma(*it, scale, shift));
         }
         chains.into_iter().reduce(|a, b| builder.binary(BinaryOp::Add, a, b)).expect("there are chains")
@@ -121,12 +121,12 @@ fn operations(backend: &CpuBackend, count: usize) -> Option<f64> {
     let time = shortest(ROUND, || {
         threads::for_each(threads, usize::MAX, |at| {
             let block = block(ELEMENTS, &[row(2 * at), row(2 * at + 1)]);
-            let code = code.alone(&block).unwrap_or(&*code);
+            let code = code.single_threaded(&block).unwrap_or(&*code);
             // SAFETY: each chunk has two separate rows of `ELEMENTS` elements in `rows`.
             (0..calls).for_each(|_| unsafe { code.call(&block) });
         });
     });
-    Some((2 * count * LINKS * ELEMENTS * calls * threads) as f64 / time)
+    Some((2 * count * FMAS_PER_CHAIN * ELEMENTS * calls * threads) as f64 / time)
 }
 
 /// Measures the bandwidth of `a * x + y` (STREAM triad) on about `bytes` bytes, in bytes per second.

@@ -1,7 +1,11 @@
 //! Manages memory for machine code, which is first writable and then executable, never both.
 
+pub mod artifact;
+pub mod loaded;
+mod perf;
+pub mod variants;
+
 use crate::kernel::KernelCode;
-use crate::perf;
 use memmap2::MmapOptions;
 use ms_core::exec::{KernelView, MachineCode};
 use ms_core::ir::Kernel;
@@ -37,7 +41,7 @@ impl CodeMemory {
     }
 
     /// Returns the code of an artifact, in place if it is already executable, and else as a mapped copy.
-    pub fn of(code: &MachineCode) -> Option<Arc<Self>> {
+    pub fn from_artifact(code: &MachineCode) -> Option<Arc<Self>> {
         match code {
             MachineCode::Bytes(bytes) => Self::map(bytes),
             MachineCode::Executable(memory) => Some(Arc::new(Self(memory.clone()))),

@@ -1,7 +1,7 @@
 //! Interns loaded kernels.
 
 use crate::code::CodeMemory;
-use crate::parallel::Parallel;
+use crate::threads::parallel::Parallel;
 use ms_core::ir::Kernel;
 use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;

@@ -21,17 +21,17 @@ pub fn is_short(nanos: usize) -> bool {
 }
 
 /// A partition of a kernel call.
-pub struct Cut<'a> {
+pub struct Partition<'a> {
     code: &'a dyn KernelCode,
     /// The partitioned loop. `None` if the call is a single part.
-    along: Option<Along>,
+    along: Option<PartitionedLoop>,
     /// The estimated duration of the call.
     nanos: usize,
 }
 
 /// A partitioned loop.
 #[derive(Clone, Copy)]
-struct Along {
+struct PartitionedLoop {
     axis: usize,
     /// The number of steps of the loop, and of each part.
     steps: usize,
@@ -39,7 +39,7 @@ struct Along {
     words: LoopWords,
 }
 
-impl<'a> Cut<'a> {
+impl<'a> Partition<'a> {
     /// Creates the partition with a single part, which `code` runs.
     pub fn whole(code: &'a dyn KernelCode, nanos: usize) -> Self {
         Self { code, along: None, nanos }
@@ -56,7 +56,7 @@ impl<'a> Cut<'a> {
         nanos: usize,
     ) -> Self {
         let chunk = steps.div_ceil((nanos / CHUNK_NANOS).clamp(1, MAX_CHUNKS)).next_multiple_of(grain);
-        Self { code, along: Some(Along { axis, steps, chunk, words }), nanos }
+        Self { code, along: Some(PartitionedLoop { axis, steps, chunk, words }), nanos }
     }
 
     /// Returns the number of parts.
@@ -81,7 +81,7 @@ impl<'a> Cut<'a> {
     /// The conditions of [`KernelCode::call`] hold for the steps of this part. The partition was created for this
     /// argument block.
     unsafe fn run_part(&self, block: &[u64], part: usize) {
-        let Some(Along { axis, steps, chunk, words }) = self.along else {
+        let Some(PartitionedLoop { axis, steps, chunk, words }) = self.along else {
             // SAFETY: the single part is the whole call, for which the conditions of `KernelCode::call` hold.
             return unsafe { self.code.call(block) };
         };
@@ -98,47 +98,47 @@ impl<'a> Cut<'a> {
 ///
 /// # Safety
 /// The conditions of [`KernelCode::call`] hold for each call. No call accesses an element that another call writes.
-pub unsafe fn call_together(launches: &[KernelLaunch<'_, Arc<dyn KernelCode>>]) {
-    let mut cuts: SmallVec<[(Cut<'_>, &[u64]); 16]> = SmallVec::new();
+pub unsafe fn call_batch(launches: &[KernelLaunch<'_, Arc<dyn KernelCode>>]) {
+    let mut partitions: SmallVec<[(Partition<'_>, &[u64]); 16]> = SmallVec::new();
     let is_shared = threads::is_several();
     for &KernelLaunch { kernel, block } in launches {
-        match if is_shared { kernel.cut(block) } else { None } {
-            Some(cut) => cuts.push((cut, block)),
+        match if is_shared { kernel.partition(block) } else { None } {
+            Some(partition) => partitions.push((partition, block)),
             // SAFETY: the conditions of `KernelCode::call` hold for each launch by this function's contract.
             None => unsafe { kernel.call(block) },
         }
     }
-    if cuts.is_empty() {
+    if partitions.is_empty() {
         return;
     }
-    let nanos = cuts.iter().map(|it| it.0.nanos).fold(0, usize::saturating_add);
-    let starts = gather(&cuts, if is_short(nanos) { usize::MAX } else { CHUNK_NANOS });
+    let nanos = partitions.iter().map(|it| it.0.nanos).fold(0, usize::saturating_add);
+    let starts = gather(&partitions, if is_short(nanos) { usize::MAX } else { CHUNK_NANOS });
     threads::for_each(starts.len(), nanos, |chunk| {
         let (mut call, mut part) = starts[chunk];
-        let end = starts.get(chunk + 1).copied().unwrap_or((cuts.len(), 0));
+        let end = starts.get(chunk + 1).copied().unwrap_or((partitions.len(), 0));
         while (call, part) < end {
-            let (cut, block) = &cuts[call];
+            let (partition, block) = &partitions[call];
             // SAFETY: the conditions of `KernelCode::call` hold for each launch. Parts of a call are independent, and
             // so are calls.
-            unsafe { cut.run_part(block, part) };
-            (call, part) = if part + 1 < cut.parts() { (call, part + 1) } else { (call + 1, 0) };
+            unsafe { partition.run_part(block, part) };
+            (call, part) = if part + 1 < partition.parts() { (call, part + 1) } else { (call + 1, 0) };
         }
     });
 }
 
 /// Groups the parts of all calls, in order, into chunks of at least `least` nanoseconds each, except the last one.
 /// Returns the call and the part with which each chunk starts.
-fn gather(cuts: &[(Cut<'_>, &[u64])], least: usize) -> SmallVec<[(usize, usize); 32]> {
+fn gather(partitions: &[(Partition<'_>, &[u64])], least: usize) -> SmallVec<[(usize, usize); 32]> {
     let mut starts = SmallVec::new();
     let (mut before, mut next) = (0usize, 0usize);
-    for (call, (cut, _)) in cuts.iter().enumerate() {
-        let parts = cut.parts();
+    for (call, (partition, _)) in partitions.iter().enumerate() {
+        let parts = partition.parts();
         for part in 0..parts {
             if before >= next {
                 starts.push((call, part));
                 next = before.saturating_add(least);
             }
-            before = before.saturating_add(cut.nanos / parts);
+            before = before.saturating_add(partition.nanos / parts);
         }
     }
     starts
@@ -156,8 +156,8 @@ mod tests {
         let text = "kernel par=0 lanes=parallel seq=0 out %i: i64 unit point: i = index 0 store %i, i";
         let kernel = Kernel::parse(text).expect(text);
         let code = Interpreted::new(kernel.clone());
-        let whole = |nanos| Cut::whole(&code, nanos);
-        let along = |nanos| Cut::along(0, 1000, 1, &code, LoopWords::of(&kernel), nanos);
+        let whole = |nanos| Partition::whole(&code, nanos);
+        let along = |nanos| Partition::along(0, 1000, 1, &code, LoopWords::of(&kernel), nanos);
         let short = || (0..12).map(|_| whole(1_000)).collect::<Vec<_>>();
         let cases = [
             (vec![], CHUNK_NANOS, &[][..]),
@@ -166,9 +166,9 @@ mod tests {
             (vec![along(20_000), whole(3_000), whole(3_000)], CHUNK_NANOS, &[(0, 0), (0, 1), (0, 2), (0, 3), (1, 0)]),
             (vec![whole(3_000), along(20_000), whole(3_000)], CHUNK_NANOS, &[(0, 0), (1, 1), (1, 2), (1, 3), (2, 0)]),
         ];
-        for (at, (cuts, least, want)) in cases.into_iter().enumerate() {
-            let cuts: Vec<(Cut<'_>, &[u64])> = cuts.into_iter().map(|it| (it, &[][..])).collect();
-            assert_eq!(&gather(&cuts, least)[..], want, "case {at}");
+        for (at, (partitions, least, want)) in cases.into_iter().enumerate() {
+            let partitions: Vec<(Partition<'_>, &[u64])> = partitions.into_iter().map(|it| (it, &[][..])).collect();
+            assert_eq!(&gather(&partitions, least)[..], want, "case {at}");
         }
     }
 }

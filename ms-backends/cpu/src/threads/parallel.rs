@@ -1,13 +1,13 @@
-//! Runs kernel calls on several threads. One loop is [partitioned](crate::cut), or for few results with long rows, each
-//! row is [split](crate::split) into the blocks of its reduction order. The bits of the result do not depend on the
-//! partition.
+//! Runs kernel calls on several threads. One loop is [partitioned](crate::threads::partition), or for few results with
+//! long rows, each row is [split](crate::threads::split_reduction) into the blocks of its reduction order. The bits of
+//! the result do not depend on the partition.
 
-use crate::cut::{CHUNK_NANOS, Cut, MAX_CHUNKS, is_short};
+use crate::code::variants::{self, TunedVariants};
 use crate::isa::Isa;
 use crate::kernel::KernelCode;
-use crate::long_calls::{self, LongCalls};
-use crate::split::{self, Parts, Split};
 use crate::target::TARGET;
+use crate::threads::partition::{CHUNK_NANOS, MAX_CHUNKS, Partition, is_short};
+use crate::threads::split_reduction::{self, SplitKernels, SplitReduction};
 use ms_core::error::Result;
 use ms_core::exec::{KernelView, StepCode};
 use ms_core::ir::{Kernel, LaneAxis, LoopWords};
@@ -27,27 +27,27 @@ pub struct Parallel {
     lanes: usize,
     insts: usize,
     /// The kernel, if its reductions may be split.
-    rows: Option<Rows>,
+    lazy_split: Option<LazySplit>,
     /// The variants for large calls.
-    long: Option<LongCalls>,
+    variants: Option<TunedVariants>,
 }
 
 /// A kernel whose reductions may be split.
-struct Rows {
+struct LazySplit {
     kernel: Kernel,
     /// Compiles the two kernels of the split at the first large call.
     compile: fn(Kernel, Isa) -> Arc<dyn KernelCode>,
     isa: Isa,
-    split: OnceLock<Option<Split>>,
+    split: OnceLock<Option<SplitReduction>>,
 }
 
-impl Rows {
+impl LazySplit {
     /// Returns the split kernels, if a call is long enough and the kernel can be split.
-    fn split(&self, extents: &[u64]) -> Option<&Split> {
-        if !split::is_worth_it(&self.kernel, extents) {
+    fn split(&self, extents: &[u64]) -> Option<&SplitReduction> {
+        if !split_reduction::is_profitable(&self.kernel, extents) {
             return None;
         }
-        self.split.get_or_init(|| Split::new(&self.kernel, |part| (self.compile)(part, self.isa))).as_ref()
+        self.split.get_or_init(|| SplitReduction::new(&self.kernel, |kernel| (self.compile)(kernel, self.isa))).as_ref()
     }
 }
 
@@ -61,20 +61,20 @@ impl Parallel {
             points: lanes + usize::from(kernel.lanes == LaneAxis::Parallel),
             lanes,
             insts: TARGET.cost(kernel).insts,
-            rows: None,
-            long: None,
+            lazy_split: None,
+            variants: None,
         }
     }
 
     /// Enables splitting reductions of long rows. `compile` returns the code for `isa`.
-    pub fn with_rows(self, kernel: &Kernel, isa: Isa, compile: fn(Kernel, Isa) -> Arc<dyn KernelCode>) -> Self {
-        let rows = || Rows { kernel: kernel.clone(), compile, isa, split: OnceLock::new() };
-        Self { rows: Parts::looped(kernel).map(|_| rows()), ..self }
+    pub fn with_split(self, kernel: &Kernel, isa: Isa, compile: fn(Kernel, Isa) -> Arc<dyn KernelCode>) -> Self {
+        let new = || LazySplit { kernel: kernel.clone(), compile, isa, split: OnceLock::new() };
+        Self { lazy_split: SplitKernels::splittable_stage(kernel).map(|_| new()), ..self }
     }
 
     /// Enables variants for large calls, which `compile` returns.
-    pub fn with_long(self, kernel: &Arc<Kernel>, isa: Isa, compile: long_calls::Compile) -> Self {
-        Self { long: Some(LongCalls::new(kernel, isa, compile)), ..self }
+    pub fn with_variants(self, kernel: &Arc<Kernel>, isa: Isa, compile: variants::Compile) -> Self {
+        Self { variants: Some(TunedVariants::new(kernel, isa, compile)), ..self }
     }
 
     /// Returns the loop to partition: the outermost one with enough steps, or else the longest.
@@ -123,48 +123,48 @@ impl Parallel {
             }
         }
         // SAFETY: `block` satisfies the conditions of `KernelCode::call`, and the partition was created for it.
-        unsafe { self.cut_long(block, nanos).run(block) };
+        unsafe { self.partition_long(block, nanos).run(block) };
     }
 
     /// Returns the split kernels for a call, if splitting is profitable.
-    fn split(&self, block: &[u64]) -> Option<&Split> {
-        self.rows.as_ref()?.split(&block[..self.words.loops()])
+    fn split(&self, block: &[u64]) -> Option<&SplitReduction> {
+        self.lazy_split.as_ref()?.split(&block[..self.words.loops()])
     }
 
     /// Partitions a call of about `nanos` nanoseconds along one of its loops.
-    fn cut_long(&self, block: &[u64], nanos: usize) -> Cut<'_> {
+    fn partition_long(&self, block: &[u64], nanos: usize) -> Partition<'_> {
         let extents = &block[..self.words.loops()];
-        let code = self.long.as_ref().and_then(|it| it.code(block)).unwrap_or(&*self.code);
-        let Some(axis) = self.axis(extents) else { return Cut::whole(code, nanos) };
+        let code = self.variants.as_ref().and_then(|it| it.code(block)).unwrap_or(&*self.code);
+        let Some(axis) = self.axis(extents) else { return Partition::whole(code, nanos) };
         let grain = if axis == self.lanes { LANE_GRAIN } else { 1 };
-        Cut::along(axis, extents[axis] as usize, grain, code, self.words, nanos)
+        Partition::along(axis, extents[axis] as usize, grain, code, self.words, nanos)
     }
 }
 
 // SAFETY: every point is computed by exactly one call of `code`, which implements the kernel.
 unsafe impl KernelCode for Parallel {
-    fn at(&self, extents: &[u64]) -> Option<Arc<dyn KernelCode>> {
+    fn specialized(&self, extents: &[u64]) -> Option<Arc<dyn KernelCode>> {
         is_short(self.duration(extents)).then(|| self.code.clone())
     }
 
-    fn alone(&self, block: &[u64]) -> Option<&dyn KernelCode> {
+    fn single_threaded(&self, block: &[u64]) -> Option<&dyn KernelCode> {
         // For shorter calls, the lookup takes as long as the variant saves.
         let is_long = self.duration(&block[..self.words.loops()]) >= CHUNK_NANOS;
-        let long = self.long.as_ref().filter(|_| is_long).and_then(|it| it.code(block));
-        Some(long.unwrap_or(&*self.code))
+        let variant = self.variants.as_ref().filter(|_| is_long).and_then(|it| it.code(block));
+        Some(variant.unwrap_or(&*self.code))
     }
 
     fn nanos(&self, extents: &[u64]) -> Option<usize> {
         Some(self.duration(extents))
     }
 
-    fn cut(&self, block: &[u64]) -> Option<Cut<'_>> {
+    fn partition(&self, block: &[u64]) -> Option<Partition<'_>> {
         let nanos = self.duration(&block[..self.words.loops()]);
         if is_short(nanos) {
-            return Some(Cut::whole(&*self.code, nanos));
+            return Some(Partition::whole(&*self.code, nanos));
         }
         // The steps of a split depend on each other.
-        if self.split(block).is_some() { None } else { Some(self.cut_long(block, nanos)) }
+        if self.split(block).is_some() { None } else { Some(self.partition_long(block, nanos)) }
     }
 
     fn view(&self) -> Option<KernelView<'_>> {
@@ -189,7 +189,7 @@ unsafe impl StepCode for Parallel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::compiled;
+    use crate::backend::compile_variant;
     use crate::codegen::Calls;
     use crate::interp::Interpreted;
     use crate::testing::Call;
@@ -217,7 +217,7 @@ mod tests {
     // SAFETY: the wrapped code implements a kernel.
     unsafe impl KernelCode for Alone<'_> {
         unsafe fn call(&self, block: &[u64]) {
-            let code = self.0.alone(block).expect("there is code for one thread");
+            let code = self.0.single_threaded(block).expect("there is code for one thread");
             // SAFETY: `block` satisfies the conditions of `KernelCode::call` by this function's contract.
             unsafe { code.call(block) }
         }
@@ -225,7 +225,7 @@ mod tests {
 
     /// Large calls are partitioned, whether or not the kernel reads positions. `tests/kernels` tests their results.
     #[test]
-    fn long_calls_are_cut() {
+    fn long_calls_are_partitioned() {
         let cases: [(&str, &[usize]); 3] = [
             ("kernel par=0 lanes=parallel seq=0 out %i: i64 unit point: i = index 0 store %i, i", &[1_000_003]),
             (
@@ -267,13 +267,13 @@ mod tests {
             );
             let kernel = Arc::new(Kernel::parse(&text).expect("the kernel is well-formed"));
             for isa in Isa::ALL.into_iter().filter(|it| it.is_supported()) {
-                let Some(code) = compiled(&kernel, isa, Calls::Any) else { continue };
+                let Some(code) = compile_variant(&kernel, isa, Calls::Any) else { continue };
                 let mut untouched = Call::new(&kernel, &[lanes], &[None, None], 0);
                 untouched.fill(ParamId(0), |at| at as u64);
                 let [mut want, mut got] = [untouched.clone(), untouched.clone()];
                 // SAFETY: `want` was created for this kernel, so its buffers cover every access.
                 unsafe { want.run(&*code) };
-                let parallel = Parallel::new(&kernel, code).with_long(&kernel, isa, compiled);
+                let parallel = Parallel::new(&kernel, code).with_variants(&kernel, isa, compile_variant);
                 // SAFETY: `got` was created for this kernel, so its buffers cover every access.
                 unsafe { got.run(&parallel) };
                 assert_eq!(got.difference(&want), None, "{isa}, {products} products");
@@ -281,7 +281,7 @@ mod tests {
                 // SAFETY: `alone` was created for this kernel, so its buffers cover every access.
                 unsafe { alone.run(&Alone(&parallel)) };
                 assert_eq!(alone.difference(&want), None, "{isa}, {products} products on one thread");
-                let special = [Calls::Long, Calls::Streaming].map(|it| compiled(&kernel, isa, it).is_some());
+                let special = [Calls::Long, Calls::Streaming].map(|it| compile_variant(&kernel, isa, it).is_some());
                 assert_eq!(special, [products == 50, true], "{isa}, {products} products");
             }
         }
