@@ -121,13 +121,13 @@ pub trait Direct: Accumulator {
     /// vectors of a number of lanes compute.
     fn fitting(isa: Isa, padded: impl Fn(usize) -> usize) -> Loops<Self> {
         let (whole, half) = (Self::loops(isa), Self::half(isa));
-        let [of_whole, of_half] = [whole, half].map(|it| Self::in_units(isa, it.lanes, padded(it.lanes)));
+        let [of_whole, of_half] = [whole, half].map(|it| Self::full_width_cost(isa, it.lanes, padded(it.lanes)));
         // Half-width vectors take more instructions, so they must save an eighth of the cost.
         if half.lanes < whole.lanes && 8 * of_half <= 7 * of_whole { half } else { whole }
     }
 
     /// Converts a number of elements in vectors of `lanes` to a cost in elements of full vectors.
-    fn in_units(isa: Isa, lanes: usize, elements: usize) -> usize {
+    fn full_width_cost(isa: Isa, lanes: usize, elements: usize) -> usize {
         let is_half = lanes < Self::loops(isa).lanes && !has_half_units();
         if is_half { 2 * elements } else { elements }
     }

@@ -284,8 +284,8 @@ fn in_a_process() {
         }
     }
     // Winograd, with tasks of rows of patches and with tasks of output channels.
-    let of_squares: [Shapes; 2] = [[&[2, 48, 26, 24], &[48, 48, 3, 3]], [&[1, 520, 9, 10], &[500, 520, 3, 3]]];
-    for (shapes, precision) in of_squares.iter().flat_map(|it| [(it, Precision::Highest), (it, Precision::Strict)]) {
+    let of_winograd: [Shapes; 2] = [[&[2, 48, 26, 24], &[48, 48, 3, 3]], [&[1, 520, 9, 10], &[500, 520, 3, 3]]];
+    for (shapes, precision) in of_winograd.iter().flat_map(|it| [(it, Precision::Highest), (it, Precision::Strict)]) {
         for (def, attrs, [a, b]) in ops_of(*shapes, [1, 1, 1], 1).into_iter().take(2) {
             let (a, b) = (numbers(&a, DType::F32, 1), numbers(&b, DType::F32, 2));
             let it = Arithmetic::new(Isa::detect(), precision);

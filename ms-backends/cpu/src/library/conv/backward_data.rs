@@ -16,7 +16,7 @@ use std::slice::from_raw_parts;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Maximum size in bytes of the vectors of gradients that are stored at once.
-const MOST_BYTES: usize = 16 << 20;
+const MAX_BYTES: usize = 16 << 20;
 
 /// Size in bytes of the vectors that all taps read in transpose, so that they stay in a core's cache.
 const NEAR_BYTES: usize = 128 << 10;
@@ -29,7 +29,7 @@ const MIN_CHANNELS: usize = 4;
 const STORED: usize = 16;
 
 /// Backward-data of a convolution without an im2col buffer.
-pub struct InputGrad<'a, T> {
+pub struct BackwardData<'a, T> {
     lanes: Lanes<'a, T>,
     /// Kernel taps with the range of vectors that each reads, in the order of their additions.
     steps: Vec<(usize, Range<usize>)>,
@@ -38,19 +38,19 @@ pub struct InputGrad<'a, T> {
     vectors: Vec<[usize; 2]>,
 }
 
-impl<'a, T: Direct> InputGrad<'a, T> {
+impl<'a, T: Direct> BackwardData<'a, T> {
     /// Prepares backward-data; `None` if a GEMM is faster: for few channels, and where vectors compute too much
     /// padding.
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for the lists of vectors.
-    pub fn of(conv: &'a Conv, isa: Isa) -> Result<Option<Self>> {
+    pub fn new(conv: &'a Conv, isa: Isa) -> Result<Option<Self>> {
         let (windows, taps) = (conv.batch * conv.windows.output_len(), conv.windows.taps());
         let has_channels = conv.channels >= MIN_CHANNELS && (MIN_CHANNELS..=CHUNK).contains(&conv.outputs);
         if !T::has_vectors(isa) || !has_channels || windows * taps == 0 {
             return Ok(None);
         }
-        let lanes = Lanes::of(conv, isa)?;
+        let lanes = Lanes::new(conv, isa)?;
         if 4 * lanes.elements > 5 * windows * taps {
             return Ok(None);
         }
@@ -80,7 +80,7 @@ impl<'a, T: Direct> InputGrad<'a, T> {
         let (outputs, taps, weights_step) = (conv.outputs, conv.windows.taps(), self.weights_step());
         let (sets, len) = (lanes.sets(), lanes.count * outputs * lanes.loops.lanes);
         let all = conv.groups * sets;
-        let at_once = (MOST_BYTES / (len * size_of::<T>())).clamp(1, all);
+        let at_once = (MAX_BYTES / (len * size_of::<T>())).clamp(1, all);
         // A task has one or two times the channels that micro-kernels keep in registers.
         let [most, least] = [OUTPUTS / 2, OUTPUTS].map(|it| conv.channels.div_ceil(it));
         let parts = conv.tasks().div_ceil(at_once).clamp(least, most);

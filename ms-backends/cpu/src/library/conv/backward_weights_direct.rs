@@ -11,10 +11,10 @@ use ms_core::tensor::try_filled;
 use std::ops::{AddAssign, Range};
 
 /// Maximum numbers of output channels of a group for this algorithm: for pointwise convolution, and for others.
-const MOST_OUTPUTS: [usize; 2] = [32, 64];
+const MAX_OUTPUTS: [usize; 2] = [32, 64];
 
 /// The vectorised axis of a direct backward-weights.
-pub enum WeightLanes {
+pub enum VectorAxis {
     /// Groups, which have one output channel each.
     Groups,
     /// The output channels of a group.
@@ -24,12 +24,12 @@ pub enum WeightLanes {
 impl Conv {
     /// Returns the axis to vectorise with `lanes` elements; `None` if groups are too few to fill a vector and output
     /// channels too many.
-    pub fn weight_lanes(&self, lanes: usize) -> Option<WeightLanes> {
-        let [of_pointwise, most] = MOST_OUTPUTS;
+    pub fn backward_weights_axis(&self, lanes: usize) -> Option<VectorAxis> {
+        let [of_pointwise, most] = MAX_OUTPUTS;
         let most = if self.is_pointwise() { of_pointwise } else { most };
         match self.outputs {
-            1 if self.groups >= lanes => Some(WeightLanes::Groups),
-            outputs if lanes > 1 && (lanes / 4..=most).contains(&outputs) => Some(WeightLanes::Outputs),
+            1 if self.groups >= lanes => Some(VectorAxis::Groups),
+            outputs if lanes > 1 && (lanes / 4..=most).contains(&outputs) => Some(VectorAxis::Outputs),
             _ => None,
         }
     }
@@ -49,7 +49,7 @@ impl DirectConv<'_> {
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for grids.
-    pub fn weight_grad_by_groups<T: Direct + AddAssign>(&self, x: &[T], g: &[T], out: &mut [T]) -> Result<()> {
+    pub fn backward_weights_by_groups<T: Direct + AddAssign>(&self, x: &[T], g: &[T], out: &mut [T]) -> Result<()> {
         let (conv, grid, taps) = (self.conv, &self.grid, self.taps()?);
         let (loops, transpose) = (T::loops(self.isa), T::tile(self.isa).transpose);
         let (lanes, filter) = (loops.lanes, conv.filter_len());
@@ -67,14 +67,14 @@ impl DirectConv<'_> {
                 let group = image * conv.groups + first;
                 for channel in 0..conv.channels {
                     let plane = &x[group * input_len + channel * plane_len..];
-                    for line in &grid.lines {
+                    for run in &grid.runs {
                         let from = Matrix {
-                            first: plane[line.element..].as_ptr(),
+                            first: plane[run.element..].as_ptr(),
                             steps: [input_len as isize, grid.step as isize],
                         };
-                        let to = grids[(channel * grid.len() + line.at) * lanes..][..line.len * lanes].as_mut_ptr();
+                        let to = grids[(channel * grid.len() + run.at) * lanes..][..run.len * lanes].as_mut_ptr();
                         // SAFETY: `lanes` groups follow `first`, and the run lies in the plane of each.
-                        unsafe { pack(transpose, from, lanes, line.len, to) };
+                        unsafe { pack(transpose, from, lanes, run.len, to) };
                     }
                 }
                 let from = Matrix::dense(g[group * windows..].as_ptr(), windows);
@@ -105,7 +105,7 @@ impl DirectConv<'_> {
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for grids.
-    pub fn weight_grad_by_outputs<T: Direct + AddAssign>(&self, x: &[T], g: &[T], out: &mut [T]) -> Result<()> {
+    pub fn backward_weights_by_outputs<T: Direct + AddAssign>(&self, x: &[T], g: &[T], out: &mut [T]) -> Result<()> {
         let (conv, grid, taps) = (self.conv, &self.grid, self.taps()?);
         let loops = T::fitting(self.isa, |lanes| conv.outputs.next_multiple_of(lanes));
         let transpose = T::tile(self.isa).transpose;

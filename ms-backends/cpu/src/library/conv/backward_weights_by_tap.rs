@@ -12,7 +12,7 @@ use ms_core::tensor::{Array, try_filled};
 use std::ops::Range;
 
 /// Maximum size in bytes of the copies of both operands of a group.
-const MOST_BYTES: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 
 /// Minimum number of output channels of a task, which amortise its packing.
 const MIN_OUTPUTS: usize = 64;
@@ -24,14 +24,14 @@ impl DirectConv<'_> {
         let of_image = self.grid.len() * conv.channels + conv.windows.output_len() * conv.outputs;
         T::has_vectors(self.isa)
             && 8 * conv.channels >= 7 * conv.channels.next_multiple_of(columns)
-            && conv.batch.saturating_mul(of_image).saturating_mul(size_of::<T>()) <= MOST_BYTES
+            && conv.batch.saturating_mul(of_image).saturating_mul(size_of::<T>()) <= MAX_BYTES
     }
 
     /// Computes backward-weights of `x` and `g`.
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for copies of operands.
-    pub fn weight_grad_by_taps<T: Direct>(&self, x: &[T], g: &[T], out: &mut [T]) -> Result<()> {
+    pub fn backward_weights_by_taps<T: Direct>(&self, x: &[T], g: &[T], out: &mut [T]) -> Result<()> {
         let (conv, grid, tile) = (self.conv, &self.grid, T::tile(self.isa));
         let (channels, outputs, taps) = (conv.channels, conv.outputs, conv.windows.taps());
         let (input_len, windows) = (conv.image_lens().0, conv.windows.output_len());
@@ -53,13 +53,13 @@ impl DirectConv<'_> {
                 let (first, image) = (task / conv.batch * tile.columns, task % conv.batch);
                 let width = tile.columns.min(channels - first);
                 let planes = &x[(image * conv.groups + group) * input_len + first * plane_len..];
-                for line in &grid.lines {
+                for run in &grid.runs {
                     let steps = [plane_len, grid.step].map(|it| it as isize);
-                    let from = Matrix { first: planes[line.element..].as_ptr(), steps };
-                    let at = first * places + (image * grid.len() + line.at) * width;
+                    let from = Matrix { first: planes[run.element..].as_ptr(), steps };
+                    let at = first * places + (image * grid.len() + run.at) * width;
                     // SAFETY: the run lies in the plane of each of the block's `width` channels, and the block has its
                     // own elements of `images`.
-                    unsafe { pack(tile.transpose, from, width, line.len, to.get().add(at)) };
+                    unsafe { pack(tile.transpose, from, width, run.len, to.get().add(at)) };
                 }
             });
             conv.get_rows(group, 0..terms, g, (&mut gradients, step));

@@ -16,22 +16,22 @@ use std::ops::Range;
 const MIN_WINDOWS: usize = 256;
 
 /// Maximum size in bytes of the split activations of several images that are stored at once.
-const MOST_BYTES: usize = 32 << 20;
+const MAX_BYTES: usize = 32 << 20;
 
 /// Size in bytes of the columns that a task reads for each micro-panel of filters: a part of the L2 cache.
 const COLUMNS: usize = 512 << 10;
 
 /// Maximum number of tiles of columns of a task.
-const MOST_TILES: usize = 16;
+const MAX_TILES: usize = 16;
 
 /// The split activations of a group of an image: channel blocks one after another.
 #[derive(Clone, Copy)]
-struct Planes {
+struct SplitActivations {
     layout: Layout,
     blocks: usize,
 }
 
-impl Planes {
+impl SplitActivations {
     /// Returns the number of words.
     fn len(self) -> usize {
         self.blocks * self.layout.block()
@@ -39,7 +39,7 @@ impl Planes {
 }
 
 impl DirectConv<'_> {
-    /// Packs the filters for [`forward_in_blocks`](Self::forward_in_blocks); `None` if that is not profitable. Reasons
+    /// Packs the filters for [`forward_brgemm`](Self::forward_brgemm); `None` if that is not profitable. Reasons
     /// are mostly empty channel blocks, too few output positions, or no tile engine.
     ///
     /// # Errors
@@ -59,7 +59,7 @@ impl DirectConv<'_> {
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for split activations.
-    pub fn forward_in_blocks<T: Direct>(
+    pub fn forward_brgemm<T: Direct>(
         &self,
         filters: &Filters,
         x: &[T],
@@ -69,19 +69,19 @@ impl DirectConv<'_> {
         assert_eq!(T::DTYPE, DType::F32, "units multiply planes of f32");
         let (conv, grid) = (self.conv, &self.grid);
         let (layout, blocks) = (filters.layout(grid.len()), conv.channels.div_ceil(BLOCK));
-        let planes = Planes { layout, blocks };
-        let at_once = (MOST_BYTES / size_of::<u32>() / (conv.groups * planes.len())).clamp(1, conv.batch);
+        let activations = SplitActivations { layout, blocks };
+        let at_once = (MAX_BYTES / size_of::<u32>() / (conv.groups * activations.len())).clamp(1, conv.batch);
         // SAFETY: `store` writes the split activations of every image before `multiply` reads them.
-        let room = unsafe { Array::uninit(&[at_once * conv.groups * planes.len()], DType::U32)? };
+        let room = unsafe { Array::uninit(&[at_once * conv.groups * activations.len()], DType::U32)? };
         let first = room.device_ptr().cast::<u32>();
-        let mut places = try_room(blocks * grid.taps.len())?;
-        (0..blocks).for_each(|block| places.extend(grid.taps.iter().map(|tap| block * layout.block() + tap)));
+        let mut offsets = try_room(blocks * grid.taps.len())?;
+        (0..blocks).for_each(|block| offsets.extend(grid.taps.iter().map(|tap| block * layout.block() + tap)));
         for start in (0..conv.batch).step_by(at_once) {
             let images = start * conv.groups..conv.batch.min(start + at_once) * conv.groups;
             // SAFETY: `room` has the split activations of `at_once` images, and `images` has no more.
             unsafe {
-                self.store((first, planes), images.clone(), x)?;
-                self.multiply(filters, (first, planes), &places, images, out, epilogues)?;
+                self.store((first, activations), images.clone(), x)?;
+                self.multiply(filters, (first, activations), &offsets, images, out, epilogues)?;
             }
         }
         Ok(())
@@ -93,14 +93,14 @@ impl DirectConv<'_> {
     /// `first` has room for the split activations of all of them.
     unsafe fn store<T: Direct>(
         &self,
-        (first, planes): (*mut u32, Planes),
+        (first, activations): (*mut u32, SplitActivations),
         images: Range<usize>,
         x: &[T],
     ) -> Result<()> {
         const PAIRS: usize = BLOCK / 2;
-        let (conv, grid, layout) = (self.conv, &self.grid, planes.layout);
+        let (conv, grid, layout) = (self.conv, &self.grid, activations.layout);
         let (input_len, plane_len) = (conv.image_lens().0, conv.windows.input_len());
-        let of_image = planes.blocks * PAIRS;
+        let of_image = activations.blocks * PAIRS;
         let pairs = images.len() * of_image;
         let parts = conv.tasks().min(pairs);
         let to = Shared::new(first);
@@ -121,7 +121,7 @@ impl DirectConv<'_> {
                 // SAFETY: `T` is f32, `first` has room for the block by this function's contract, and each task has its
                 // own pairs of channels.
                 unsafe {
-                    let block = to.get().add((image * planes.blocks + pair / PAIRS) * layout.block());
+                    let block = to.get().add((image * activations.blocks + pair / PAIRS) * layout.block());
                     match channels {
                         0 => layout.clear(pair % PAIRS, block),
                         _ => layout.split(elements.as_ptr().cast(), pair % PAIRS, block),
@@ -132,7 +132,7 @@ impl DirectConv<'_> {
         })
     }
 
-    /// Multiplies some groups of images by the filters, with epilogues. `places` has the word offset under the first
+    /// Multiplies some groups of images by the filters, with epilogues. `offsets` has the word offset under the first
     /// output position for each K block.
     ///
     /// # Safety
@@ -140,8 +140,8 @@ impl DirectConv<'_> {
     unsafe fn multiply<T: Direct>(
         &self,
         filters: &Filters,
-        (first, planes): (*mut u32, Planes),
-        places: &[usize],
+        (first, activations): (*mut u32, SplitActivations),
+        offsets: &[usize],
         images: Range<usize>,
         out: &mut [T],
         epilogues: Epilogues<'_>,
@@ -150,7 +150,7 @@ impl DirectConv<'_> {
         let (groups, outputs, windows) = (conv.groups, conv.outputs, conv.windows.output_len());
         let of_image = grid.span().div_ceil(TILE);
         let [panels, tiles] = [outputs.div_ceil(TILE), images.len() / groups * of_image];
-        let [of_panels, of_tiles] = self.cut(planes, [panels, tiles]);
+        let [of_panels, of_tiles] = self.partition(activations, [panels, tiles]);
         let is_dense = grid.span() == windows;
         let shared = Shared::new((first.cast_const(), out.as_mut_ptr().cast::<u32>()));
         threads::try_for_each(groups * of_panels * of_tiles, conv.nanos(), |task| {
@@ -178,10 +178,10 @@ impl DirectConv<'_> {
                     // SAFETY: all K blocks and tiles lie in the stored image, whose rows end with a padding tile. Each
                     // task has its own elements of the result, or `sums` with room for whole tiles.
                     unsafe {
-                        let from = from.add(image * planes.len() + span.start);
+                        let from = from.add(image * activations.len() + span.start);
                         let out = out.add(((images.start + image) * outputs + first) * windows);
                         let to = if is_direct { (out.add(span.start), windows) } else { (sums, width) };
-                        filters.multiply([group, first / TILE], planes.layout, (from, places), count, to);
+                        filters.multiply([group, first / TILE], activations.layout, (from, offsets), count, to);
                         if !is_direct {
                             self.put_windows(span, rows, (sums, width), out);
                         }
@@ -226,14 +226,14 @@ impl DirectConv<'_> {
 
     /// Partitions the micro-panels of filters and the tiles of columns of a group, so that all threads are busy and
     /// tasks read little. Returns the numbers of parts.
-    fn cut(&self, planes: Planes, [panels, tiles]: [usize; 2]) -> [usize; 2] {
+    fn partition(&self, activations: SplitActivations, [panels, tiles]: [usize; 2]) -> [usize; 2] {
         let taps = self.grid.taps.len();
-        let of_tile = planes.len() / planes.layout.row * TILE * size_of::<u32>();
-        let most = (COLUMNS / of_tile).clamp(1, MOST_TILES);
-        let wanted = self.conv.tasks().div_ceil(self.conv.groups);
-        let cuts = (1..=panels).map(|it| [it, wanted.div_ceil(it).max(tiles.div_ceil(most)).min(tiles)]);
+        let of_tile = activations.len() / activations.layout.row * TILE * size_of::<u32>();
+        let most = (COLUMNS / of_tile).clamp(1, MAX_TILES);
+        let desired = self.conv.tasks().div_ceil(self.conv.groups);
+        let partitions = (1..=panels).map(|it| [it, desired.div_ceil(it).max(tiles.div_ceil(most)).min(tiles)]);
         // A tile of columns counts each word once; its taps overlap.
         let words = |it: &[usize; 2]| panels.div_ceil(it[0]) * taps + tiles.div_ceil(it[1]);
-        cuts.min_by_key(words).expect("there is a panel")
+        partitions.min_by_key(words).expect("there is a panel")
     }
 }

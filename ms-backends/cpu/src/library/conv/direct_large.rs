@@ -31,7 +31,7 @@ impl DirectConv<'_> {
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for grids.
-    pub fn forward_in_parts<T: Direct>(&self, x: &[T], w: &[T], out: &mut [T], epilogues: Epilogues<'_>) -> Result<()> {
+    pub fn forward_large<T: Direct>(&self, x: &[T], w: &[T], out: &mut [T], epilogues: Epilogues<'_>) -> Result<()> {
         let (conv, grid) = (self.conv, &self.grid);
         let (input_len, output_len) = conv.image_lens();
         let (plane_len, windows, filter) = (conv.windows.input_len(), conv.windows.output_len(), conv.filter_len());

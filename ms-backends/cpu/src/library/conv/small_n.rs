@@ -15,7 +15,7 @@ impl Conv {
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for the result.
-    pub fn multiply_few<T: Direct>(
+    pub fn multiply_small_n<T: Direct>(
         &self,
         isa: Isa,
         weights: &[T],

@@ -10,7 +10,7 @@ use std::ops::{AddAssign, Range};
 
 /// Some output positions, and the list of input elements under their kernel taps, in order. Positions outside the list
 /// are padding.
-pub struct Part {
+pub struct ColumnRange {
     /// The output positions, numbered over all images.
     pub terms: Range<usize>,
     pieces: Vec<Piece>,
@@ -40,7 +40,7 @@ impl Conv {
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for the list.
-    pub fn part(&self, runs: &[Run], terms: Range<usize>) -> Result<Part> {
+    pub fn column_range(&self, runs: &[Run], terms: Range<usize>) -> Result<ColumnRange> {
         let (windows, len, step) = (self.windows.output_len(), terms.len(), self.windows.step());
         let images = terms.start / windows..terms.end.div_ceil(windows);
         let mut pieces = try_room(images.len().saturating_mul(runs.len()))?;
@@ -57,14 +57,14 @@ impl Conv {
             }
         }
         pieces.sort_unstable_by_key(|it| it.at);
-        Ok(Part { terms, pieces })
+        Ok(ColumnRange { terms, pieces })
     }
 
     /// Fills the im2col buffer for a part of the output positions of a group; `image` shifts the part's images. Row
     /// `(channel, tap)` has the elements under the tap.
-    pub fn columns_of<T: Copy + Default + Send + Sync>(
+    pub fn im2col<T: Copy + Default + Send + Sync>(
         &self,
-        part: &Part,
+        part: &ColumnRange,
         (image, group): (usize, usize),
         x: &[T],
         columns: &mut [T],
@@ -85,11 +85,11 @@ impl Conv {
                     done = piece.at + piece.count;
                     let first = (((image + piece.image) * self.groups + group) * self.channels + channel) * plane
                         + piece.element;
-                    let line = &mut rows[piece.at..done];
+                    let row = &mut rows[piece.at..done];
                     if step == 1 {
-                        combine(line, &x[first..first + piece.count], |to, from| *to = from);
+                        combine(row, &x[first..first + piece.count], |to, from| *to = from);
                     } else {
-                        line.iter_mut().zip(x[first..].iter().step_by(step)).for_each(|(to, &from)| *to = from);
+                        row.iter_mut().zip(x[first..].iter().step_by(step)).for_each(|(to, &from)| *to = from);
                     }
                 }
                 rows[done..].fill(T::default());
@@ -99,7 +99,12 @@ impl Conv {
 
     /// Iterates over runs of adjacent output positions of a group, for each output channel and image. A run has its
     /// index in rows that are `step` apart, the index of its first element in the result, and its length.
-    fn lines(&self, group: usize, terms: Range<usize>, step: usize) -> impl Iterator<Item = (usize, usize, usize)> {
+    fn output_runs(
+        &self,
+        group: usize,
+        terms: Range<usize>,
+        step: usize,
+    ) -> impl Iterator<Item = (usize, usize, usize)> {
         let windows = self.windows.output_len();
         let images = terms.start / windows..terms.end.div_ceil(windows);
         (0..self.outputs).flat_map(move |output| {
@@ -115,7 +120,7 @@ impl Conv {
     /// Gathers the elements of a result or its gradient at some output positions of a group. Each output channel has a
     /// row; rows are `step` elements apart.
     pub fn get_rows<T: Copy>(&self, group: usize, terms: Range<usize>, g: &[T], (rows, step): (&mut [T], usize)) {
-        for (at, first, count) in self.lines(group, terms, step) {
+        for (at, first, count) in self.output_runs(group, terms, step) {
             rows[at..][..count].copy_from_slice(&g[first..][..count]);
         }
     }
@@ -131,7 +136,7 @@ impl Conv {
         (rows, step): (&[T], usize),
         out: *mut T,
     ) {
-        for (at, first, count) in self.lines(group, terms, step) {
+        for (at, first, count) in self.output_runs(group, terms, step) {
             // SAFETY: `first..first + count` are output positions of the group in `terms`, which nothing else accesses.
             unsafe { out.add(first).copy_from_nonoverlapping(rows[at..][..count].as_ptr(), count) };
         }
@@ -142,7 +147,7 @@ impl Conv {
     ///
     /// # Safety
     /// `out` is the first element of the input's gradient, and nothing else accesses these images of the group.
-    pub unsafe fn add_columns<T: Copy + Default + AddAssign + Sync>(
+    pub unsafe fn col2im<T: Copy + Default + AddAssign + Sync>(
         &self,
         runs: &[Run],
         group: usize,
@@ -165,12 +170,12 @@ impl Conv {
                 };
                 plane.fill(T::default());
                 for run in runs {
-                    let line = &columns[run.tap * width + at * output_len + run.window..][..run.len];
+                    let row = &columns[run.tap * width + at * output_len + run.window..][..run.len];
                     if step == 1 {
-                        combine(&mut plane[run.element..][..run.len], line, |to, from| *to += from);
+                        combine(&mut plane[run.element..][..run.len], row, |to, from| *to += from);
                     } else {
                         let to = plane[run.element..].iter_mut().step_by(step);
-                        to.zip(line).for_each(|(to, &from)| *to += from);
+                        to.zip(row).for_each(|(to, &from)| *to += from);
                     }
                 }
             }

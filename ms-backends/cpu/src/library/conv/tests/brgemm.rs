@@ -72,7 +72,7 @@ fn sums_are_in_blocks_of_channels() {
 
 /// Images that are split in different passes have the same bits as alone.
 #[test]
-fn images_are_stored_in_turns() {
+fn images_are_stored_in_rounds() {
     let one = Case { x: [1, 32, 1, 256], w: [2, 32, 1, 2], stride: [1, 2], dilation: [1, 193], ..PLAIN };
     let all = Case { x: [900, 32, 1, 256], ..one };
     let [x, w] = [(all.x, 1), (all.w, 2)].map(|(shape, seed)| numbers(&shape, DType::F32, seed));
@@ -92,7 +92,7 @@ fn images_are_stored_in_turns() {
 /// A program's convolutions use channel blocks if these are full and there are many output positions. Otherwise they
 /// avoid the engine if it needs many component products.
 #[test]
-fn the_way_that_takes_least_time() {
+fn blocks_run_where_they_are_faster() {
     let large = Engine::detect(Isa::detect());
     let cases = [
         (Case { x: [4, 128, 12, 12], w: [128, 128, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN }, Medium, large),

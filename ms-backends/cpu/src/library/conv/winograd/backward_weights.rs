@@ -1,11 +1,11 @@
-//! Winograd backward-weights: F(3x3, 2x2), with patches of the input, and squares of the gradient as filters.
+//! Winograd backward-weights: F(3x3, 2x2), with output tiles of the gradient as filters.
 //!
-//! The contributions of all squares are summed in the transform domain, and transformed once at the end. Each component
-//! is a GEMM of the squares of all output channels and the patches of all input channels.
+//! The contributions of all output tiles are summed in the transform domain, and transformed once at the end. Each
+//! component is a GEMM of the output tiles of all output channels and the input tiles of all input channels.
 
 use super::planes::Planes;
-use super::transforms::{COMPONENTS, Forward, LANES, Places, Transforms};
-use super::{Axis, Lines, TAPS, Winograd};
+use super::transforms::{COMPONENTS, Forward, LANES, TileLayout, Transforms};
+use super::{Axis, TAPS, TileRows, Winograd};
 use crate::gemm::{CHUNK, Matrix, Ordered, Shared};
 use crate::library::conv::vector::Direct;
 use crate::threads;
@@ -18,30 +18,30 @@ const SUM_COST: usize = 4;
 
 impl Winograd {
     /// Whether Winograd is faster than the other algorithms for backward-weights.
-    pub fn pays_for_weights(&self) -> bool {
+    pub fn is_profitable_for_weights(&self) -> bool {
         let windows = self.batch * self.rows.output * self.columns.output;
         self.is_faster(self.parts() * COMPONENTS * SUM_COST, TAPS * windows)
     }
 
-    /// Returns the number of parts of all rows of patches, each of which is one accumulation chain.
+    /// Returns the number of parts of all rows of input tiles, each of which is one accumulation chain.
     fn parts(&self) -> usize {
-        let lines = self.batch * self.rows.patches();
-        lines.div_ceil((CHUNK / self.columns.patches()).max(1))
+        let tile_rows = self.batch * self.rows.input_tiles();
+        tile_rows.div_ceil((CHUNK / self.columns.input_tiles()).max(1))
     }
 
     /// Computes backward-weights of `x` and the gradient `g`.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for transformed patches and sums.
-    pub fn compute_weights(&self, x: &[f32], g: &[f32], out: &mut [f32]) -> Result<()> {
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for transformed input tiles and sums.
+    pub fn compute_backward_weights(&self, x: &[f32], g: &[f32], out: &mut [f32]) -> Result<()> {
         let Self { channels, outputs, .. } = *self;
-        let transforms = Transforms::of(f32::loops(self.isa).lanes);
-        let (lines, parts) = (self.batch * self.rows.patches(), self.parts());
-        let row = row(lines.div_ceil(parts) * self.columns.patches());
+        let transforms = Transforms::with_lanes(f32::loops(self.isa).lanes);
+        let (tile_rows, parts) = (self.batch * self.rows.input_tiles(), self.parts());
+        let row = row(tile_rows.div_ceil(parts) * self.columns.input_tiles());
         let windows = |axis: Axis| Axis { input: axis.output, output: axis.output, before: 0 };
         let [of_x, of_g] = [
-            Operand::new(self, x, [self.rows, self.columns], transforms.patches, channels, row)?,
-            Operand::new(self, g, [self.rows, self.columns].map(windows), transforms.squares, outputs, row)?,
+            Operand::new(self, x, [self.rows, self.columns], transforms.input_tiles, channels, row)?,
+            Operand::new(self, g, [self.rows, self.columns].map(windows), transforms.output_tiles, outputs, row)?,
         ];
         let component = outputs * channels + LANES;
         // SAFETY: the first part's product writes the sums before later parts or the transform read them.
@@ -51,19 +51,19 @@ impl Winograd {
         let nanos = self.nanos() / parts;
         for (group, out) in out.chunks_exact_mut(outputs * channels).enumerate() {
             for part in 0..parts {
-                let lines = part * lines / parts..(part + 1) * lines / parts;
+                let tile_rows = part * tile_rows / parts..(part + 1) * tile_rows / parts;
                 let tasks = [channels, outputs].map(|it| it.div_ceil(LANES));
                 threads::try_for_each(tasks[0] + tasks[1], nanos / 8, |task| {
                     let (operand, task) = if task < tasks[0] { (&of_x, task) } else { (&of_g, task - tasks[0]) };
                     // SAFETY: each task has its own channel planes, and the processor has the micro-kernels'
                     // instruction set.
-                    unsafe { operand.transform(self, group, &lines, task * LANES..(task + 1) * LANES) }
+                    unsafe { operand.transform(self, group, &tile_rows, task * LANES..(task + 1) * LANES) }
                 })?;
-                let sizes = [outputs, lines.len() * self.columns.patches(), channels];
+                let sizes = [outputs, tile_rows.len() * self.columns.input_tiles(), channels];
                 let product = Ordered { isa: self.isa, sizes, accumulate: part > 0, vectorised_sums: false };
                 let places = |it: usize| [of_g.component, of_x.component, component].map(|step| (it * step) as isize);
                 let [a, b] = [&of_g, &of_x].map(|it| Matrix::dense(it.first().cast_const(), row));
-                // SAFETY: both operands are transformed for these rows of patches, and each component of `sums` has
+                // SAFETY: both operands are transformed for these rows of input tiles, and each component of `sums` has
                 // `outputs * channels` elements.
                 unsafe { product.run(COMPONENTS, places, a, b.transposed(), Matrix::dense(sums.get(), channels))? };
             }
@@ -85,13 +85,13 @@ impl Winograd {
     }
 }
 
-/// Returns the row stride for `patches` patches and a vector after them. It is an odd number of cache lines, so that
-/// rows fall into different cache sets.
-fn row(patches: usize) -> usize {
-    ((patches.div_ceil(LANES) + 1) | 1) * LANES
+/// Returns the row stride for `input_tiles` input tiles and a vector after them. It is an odd number of cache lines, so
+/// that rows fall into different cache sets.
+fn row(input_tiles: usize) -> usize {
+    ((input_tiles.div_ceil(LANES) + 1) | 1) * LANES
 }
 
-/// An operand of the GEMMs: the transformed patches of some rows, by component and channel plane of a group.
+/// An operand of the GEMMs: the transformed input tiles of some rows, by component and channel plane of a group.
 struct Operand<'a> {
     elements: &'a [f32],
     axes: [Axis; 2],
@@ -124,23 +124,23 @@ impl<'a> Operand<'a> {
         self.room.device_ptr().cast()
     }
 
-    /// Transforms some rows of patches of some channel planes of a group.
+    /// Transforms some rows of input tiles of some channel planes of a group.
     ///
     /// # Safety
     /// Nothing else accesses the rows of these planes, and the processor has the instruction set of the transforms.
-    unsafe fn transform(&self, of: &Winograd, group: usize, lines: &Lines, planes: Range<usize>) -> Result<()> {
+    unsafe fn transform(&self, of: &Winograd, group: usize, tile_rows: &TileRows, planes: Range<usize>) -> Result<()> {
         let Self { axes: [rows, columns], component, .. } = *self;
         let len = rows.input * columns.input;
-        let mut scratch = Planes::new(self.axes, self.forward, LANES, lines.len())?;
+        let mut scratch = Planes::new(self.axes, self.forward, LANES, tile_rows.len())?;
         let lanes = f32::loops(of.isa).lanes;
         for plane in planes.start..planes.end.min(self.planes) {
             let to = self.first().wrapping_add(plane * self.row);
             let mut at = 0;
-            for (image, some) in of.images(lines) {
-                let to = Places { first: to.wrapping_add(at), component, vector: lanes };
-                at += some.len() * columns.patches();
+            for (image, some) in of.images(tile_rows) {
+                let to = TileLayout { first: to.wrapping_add(at), component, vector: lanes };
+                at += some.len() * columns.input_tiles();
                 let plane = (image * of.groups + group) * self.planes + plane;
-                // SAFETY: a row has room for its patches and a vector after them.
+                // SAFETY: a row has room for its input tiles and a vector after them.
                 unsafe { scratch.transform(&self.elements[plane * len..][..len], some, to) };
             }
         }
