@@ -9,7 +9,7 @@ use crate::backend::step::{CheckStep, ContractionCode, LibraryStep};
 use crate::code::artifact;
 use crate::code::loaded::{self, Loaded, LoadedKernels};
 use crate::code::{CodeMemory, Compiled};
-use crate::codegen::{self, Calls};
+use crate::codegen::{self, Tuning};
 use crate::gemm::Arithmetic;
 use crate::interp::Interpreted;
 use crate::isa::Isa;
@@ -245,12 +245,12 @@ impl CpuBackend {
 /// Compiles a kernel that is part of a split reduction. Interprets it if there is no machine code.
 pub(crate) fn compile_or_interpret(kernel: Kernel, isa: Isa) -> Arc<dyn KernelCode> {
     let kernel = Arc::new(kernel);
-    compile_variant(&kernel, isa, Calls::Any).unwrap_or_else(|| Arc::new(Interpreted::new(kernel)))
+    compile_variant(&kernel, isa, Tuning::General).unwrap_or_else(|| Arc::new(Interpreted::new(kernel)))
 }
 
-/// Compiles a kernel tuned for `calls`. Returns `None` if there is no such variant, or no executable memory for it.
-pub(crate) fn compile_variant(kernel: &Arc<Kernel>, isa: Isa, calls: Calls) -> Option<Arc<dyn KernelCode>> {
-    let code = codegen::compile_for(kernel, isa, calls).ok()?;
+/// Compiles a kernel with a `tuning`. Returns `None` if there is no such variant, or no executable memory for it.
+pub(crate) fn compile_variant(kernel: &Arc<Kernel>, isa: Isa, tuning: Tuning) -> Option<Arc<dyn KernelCode>> {
+    let code = codegen::compile_for(kernel, isa, tuning).ok()?;
     let memory = CodeMemory::map(&code.bytes)?;
     // SAFETY: the memory was just mapped from this kernel's code for an instruction set of this machine.
     Some(Arc::new(unsafe { Compiled::new(kernel.clone(), memory, 0..code.bytes.len()) }))

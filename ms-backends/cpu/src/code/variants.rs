@@ -1,6 +1,6 @@
 //! Compiles variants of a kernel for large calls, when the first large call needs them.
 
-use crate::codegen::{Calls, LINE};
+use crate::codegen::{LINE, Tuning};
 use crate::isa::Isa;
 use crate::kernel::KernelCode;
 use ms_core::ir::{Kernel, Param, Role};
@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 const MIN_STREAMED_BYTES: u64 = 32 << 20;
 
 /// Compiles a kernel tuned for calls of one kind. Returns `None` if it has no such variant.
-pub type Compile = fn(&Arc<Kernel>, Isa, Calls) -> Option<Arc<dyn KernelCode>>;
+pub type Compile = fn(&Arc<Kernel>, Isa, Tuning) -> Option<Arc<dyn KernelCode>>;
 
 /// Code that is compiled at its first use.
 type Lazy = OnceLock<Option<Arc<dyn KernelCode>>>;
@@ -20,26 +20,26 @@ pub struct TunedVariants {
     kernel: Arc<Kernel>,
     isa: Isa,
     compile: Compile,
-    long: Lazy,
+    unrolled: Lazy,
     streaming: Lazy,
 }
 
 impl TunedVariants {
     /// Creates the variants of a kernel without compiling them.
     pub fn new(kernel: &Arc<Kernel>, isa: Isa, compile: Compile) -> Self {
-        let (long, streaming) = (Lazy::new(), Lazy::new());
-        Self { kernel: kernel.clone(), isa, compile, long, streaming }
+        let (unrolled, streaming) = (Lazy::new(), Lazy::new());
+        Self { kernel: kernel.clone(), isa, compile, unrolled, streaming }
     }
 
     /// Returns the code for a large call with this argument block. `None` if the general code is to run.
     pub fn code(&self, block: &[u64]) -> Option<&dyn KernelCode> {
         let streaming =
-            if self.is_streamed(block) { self.get_or_compile(Calls::Streaming, &self.streaming) } else { None };
-        streaming.or_else(|| self.get_or_compile(Calls::Long, &self.long))
+            if self.is_streamed(block) { self.get_or_compile(Tuning::Streaming, &self.streaming) } else { None };
+        streaming.or_else(|| self.get_or_compile(Tuning::Unrolled, &self.unrolled))
     }
 
-    fn get_or_compile<'a>(&self, calls: Calls, code: &'a Lazy) -> Option<&'a dyn KernelCode> {
-        code.get_or_init(|| (self.compile)(&self.kernel, self.isa, calls)).as_deref()
+    fn get_or_compile<'a>(&self, tuning: Tuning, code: &'a Lazy) -> Option<&'a dyn KernelCode> {
+        code.get_or_init(|| (self.compile)(&self.kernel, self.isa, tuning)).as_deref()
     }
 
     /// Whether the results of a call are large, aligned, and in other buffers than its operands.
@@ -49,7 +49,7 @@ impl TunedVariants {
         let params = || (0..kernel.params.len()).zip(&kernel.params);
         let is_aligned = |it: &u64| it.is_multiple_of(LINE as u64);
         let mut bytes = 0u64;
-        for (at, param) in params().filter(|it| Calls::Streaming.stream(it.1)) {
+        for (at, param) in params().filter(|it| Tuning::Streaming.stream(it.1)) {
             let (address, strides) = (words(at)[0], &words(at)[1..]);
             let is_input = |it: &(usize, &Param)| it.1.role == Role::Input && words(it.0)[0] == address;
             if !is_aligned(&address)
@@ -72,8 +72,8 @@ mod tests {
     use crate::interp::Interpreted;
 
     /// Returns interpreted code for streaming calls, and no other variant.
-    fn streaming(kernel: &Arc<Kernel>, _: Isa, calls: Calls) -> Option<Arc<dyn KernelCode>> {
-        (calls == Calls::Streaming).then(|| Arc::new(Interpreted::new(kernel.clone())) as Arc<dyn KernelCode>)
+    fn streaming(kernel: &Arc<Kernel>, _: Isa, tuning: Tuning) -> Option<Arc<dyn KernelCode>> {
+        (tuning == Tuning::Streaming).then(|| Arc::new(Interpreted::new(kernel.clone())) as Arc<dyn KernelCode>)
     }
 
     #[test]
@@ -82,7 +82,7 @@ mod tests {
             point: x = load %x y = cast x to bf16 store %y, y";
         let kernel = Kernel::parse(text).expect(text);
         kernel.check().expect(text);
-        let long = TunedVariants::new(&Arc::new(kernel), Isa::Avx2, streaming);
+        let variants = TunedVariants::new(&Arc::new(kernel), Isa::Avx2, streaming);
         // The block contains the addresses and strides of the input and of the result.
         let block = |extents: [u64; 2], out: [u64; 3]| [&extents[..], &[1 << 30, 4 << 20, 4], &out].concat();
         let whole = block([16, 1 << 20], [1 << 40, 2 << 20, 2]);
@@ -95,7 +95,7 @@ mod tests {
             ("rows over each other", false, block([16, 1 << 20], [1 << 40, 0, 2])),
             ("nothing", false, block([0, 1 << 40], [1 << 40, 0, 2])),
         ] {
-            assert_eq!(long.code(&block).is_some(), want, "{what}");
+            assert_eq!(variants.code(&block).is_some(), want, "{what}");
         }
     }
 }

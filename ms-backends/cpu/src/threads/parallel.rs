@@ -190,7 +190,7 @@ unsafe impl StepCode for Parallel {
 mod tests {
     use super::*;
     use crate::backend::compile_variant;
-    use crate::codegen::Calls;
+    use crate::codegen::Tuning;
     use crate::interp::Interpreted;
     use crate::testing::Call;
     use ms_core::ir::ParamId;
@@ -267,7 +267,7 @@ mod tests {
             );
             let kernel = Arc::new(Kernel::parse(&text).expect("the kernel is well-formed"));
             for isa in Isa::ALL.into_iter().filter(|it| it.is_supported()) {
-                let Some(code) = compile_variant(&kernel, isa, Calls::Any) else { continue };
+                let Some(code) = compile_variant(&kernel, isa, Tuning::General) else { continue };
                 let mut untouched = Call::new(&kernel, &[lanes], &[None, None], 0);
                 untouched.fill(ParamId(0), |at| at as u64);
                 let [mut want, mut got] = [untouched.clone(), untouched.clone()];
@@ -281,7 +281,8 @@ mod tests {
                 // SAFETY: `alone` was created for this kernel, so its buffers cover every access.
                 unsafe { alone.run(&Alone(&parallel)) };
                 assert_eq!(alone.difference(&want), None, "{isa}, {products} products on one thread");
-                let special = [Calls::Long, Calls::Streaming].map(|it| compile_variant(&kernel, isa, it).is_some());
+                let special =
+                    [Tuning::Unrolled, Tuning::Streaming].map(|it| compile_variant(&kernel, isa, it).is_some());
                 assert_eq!(special, [products == 50, true], "{isa}, {products} products");
             }
         }

@@ -5,7 +5,7 @@
 //! Between them, the block results are reduced in the second level of [`ReductionOrder::Blocks`], so the bits are those
 //! of the original kernel.
 
-use crate::interp::{Second, second_level};
+use crate::interp::{BlockReduction, reduce_blocks};
 use crate::kernel::KernelCode;
 use crate::threads;
 use ms_core::ir::{
@@ -196,7 +196,7 @@ impl SplitReduction {
         for (reduction, &(reducer, dtype)) in self.reductions.iter().enumerate() {
             for point in 0..points {
                 let blocks = &results[(reduction * points + point) * count..][..count];
-                rows.push(second_level(Second { reducer, dtype }, blocks));
+                rows.push(reduce_blocks(BlockReduction { reducer, dtype }, blocks));
             }
         }
         let mut rest: SmallVec<[u64; 64]> = SmallVec::from_slice(&extents[..self.par]);

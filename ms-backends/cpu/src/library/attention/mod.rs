@@ -198,7 +198,7 @@ impl<'a> Attention<'a> {
         };
         Ok(Self {
             tile: f32::tile(isa),
-            rows: Rows::of(isa),
+            rows: Rows::for_isa(isa),
             q: matrices(q, of_q, queries * features)?,
             k: matrices(k, of_k, keys * features)?,
             v: matrices(v, of_v, keys * values)?,

@@ -41,7 +41,7 @@ const SIZE: usize = size_of::<f32>();
 
 impl Rows {
     /// Returns the kernels of an instruction set, which a process compiles once.
-    pub fn of(isa: Isa) -> &'static Self {
+    pub fn for_isa(isa: Isa) -> &'static Self {
         static ALL: [OnceLock<Rows>; Isa::ALL.len()] = [const { OnceLock::new() }; Isa::ALL.len()];
         let code = |kernel: Kernel| compile_or_interpret(TARGET.expand(kernel), isa);
         ALL[isa as usize].get_or_init(|| Self { weights: code(weights()), slopes: code(slopes()) })

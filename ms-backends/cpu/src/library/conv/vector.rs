@@ -1,7 +1,7 @@
 //! Micro-kernels of direct convolution, for each instruction set.
 
 use crate::gemm::{Accumulator, CHUNK};
-use crate::isa::{Isa, has_half_units};
+use crate::isa::{Isa, double_pumps_512};
 
 /// Maximum number of taps of [`Loops::windows`], whose sums stay in registers.
 pub const TAPS: usize = 9;
@@ -128,7 +128,7 @@ pub trait Direct: Accumulator {
 
     /// Converts a number of elements in vectors of `lanes` to a cost in elements of full vectors.
     fn full_width_cost(isa: Isa, lanes: usize, elements: usize) -> usize {
-        let is_half = lanes < Self::loops(isa).lanes && !has_half_units();
+        let is_half = lanes < Self::loops(isa).lanes && !double_pumps_512();
         if is_half { 2 * elements } else { elements }
     }
 

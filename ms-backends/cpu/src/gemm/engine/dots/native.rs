@@ -3,7 +3,7 @@
 use super::super::kernel::{Columns, EngineState, Kernel, Split};
 use super::super::tiles::WORDS;
 use super::{Vector, run};
-use crate::isa::is_of_amd;
+use crate::isa::is_amd;
 use ms_core::error::{Code, Error, warn};
 use std::arch::x86_64::{
     __cpuid_count, __m512, _mm512_castps_si512, _mm512_dpbf16_ps, _mm512_loadu_ps, _mm512_set1_ps, _mm512_setzero_ps,
@@ -85,7 +85,7 @@ impl Vector for __m512 {
 pub fn is_present() -> bool {
     static PRESENT: OnceLock<bool> = OnceLock::new();
     *PRESENT.get_or_init(|| {
-        let has = is_of_amd() && has_instruction();
+        let has = is_amd() && has_instruction();
         if has && !is_right() {
             let message = "products do not use AVX-512 BF16 of this processor, which multiplies wrongly";
             warn(Error::new(Code::Backend, message));

@@ -1,7 +1,7 @@
 //! Runs the tile instructions of the processor.
 
 use super::{Emulated, REGISTER, ROWS, Tiles, WORDS};
-use crate::isa::kept_state;
+use crate::isa::saved_register_state;
 use ms_core::error::{Code, Error, warn};
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid_count, _MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
@@ -168,7 +168,7 @@ fn has_instructions() -> bool {
 fn keeps_registers() -> bool {
     let bits = 1 << 17 | 1 << 18;
     // SAFETY: OSXSAVE is enabled where there is AVX-512.
-    unsafe { kept_state() & bits == bits }
+    unsafe { saved_register_state() & bits == bits }
 }
 
 /// Requests the permission to use the registers for all threads of this process, running ones included.

@@ -1,4 +1,4 @@
-//! Lists the machine instructions in use: one row for all vector lengths of an instruction.
+//! Lists the machine instructions in use: one opcode for all vector lengths of an instruction.
 
 use super::target::{Target, Width};
 use iced_x86::Code;
@@ -6,7 +6,7 @@ use iced_x86::Code;
 /// An instruction in all its vector lengths. [`Code`] numbers the lengths of an encoding consecutively, shortest first.
 /// So the first code identifies all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Row {
+pub struct Opcode {
     /// The 128-bit VEX form for AVX2, or `INVALID`. The 256-bit form follows it in [`Code`].
     vex: Code,
     /// The 128-bit EVEX form for AVX-512, or `INVALID`. The forms of 256 and 512 bits follow it.
@@ -15,7 +15,7 @@ pub struct Row {
     single: bool,
 }
 
-impl Row {
+impl Opcode {
     const fn lengths(vex: Code, evex: Code) -> Self {
         Self { vex, evex, single: false }
     }
@@ -47,11 +47,11 @@ macro_rules! rows {
     (@vex -) => { Code::INVALID };
     (@vex $code:ident) => { Code::$code };
     ($($kind:ident { $($name:ident = $vex:tt, $evex:tt;)* })*) => {
-        $($(pub const $name: Row = Row::$kind(rows!(@vex $vex), rows!(@vex $evex));)*)*
+        $($(pub const $name: Opcode = Opcode::$kind(rows!(@vex $vex), rows!(@vex $evex));)*)*
 
         /// All rows by name.
         #[cfg(test)]
-        pub const ALL: &[(&str, Row)] = &[$($((stringify!($name), $name),)*)*];
+        pub const ALL: &[(&str, Opcode)] = &[$($((stringify!($name), $name),)*)*];
     };
 }
 
@@ -240,18 +240,18 @@ mod tests {
 
     #[test]
     fn the_lengths_of_an_instruction_follow_one_another() {
-        for &(name, row) in ALL {
+        for &(name, opcode) in ALL {
             for (target, first, widths) in [
-                (Target::Avx2, row.vex, &[Width::Xmm, Width::Ymm][..]),
-                (Target::Avx512, row.evex, &[Width::Xmm, Width::Ymm, Width::Zmm][..]),
+                (Target::Avx2, opcode.vex, &[Width::Xmm, Width::Ymm][..]),
+                (Target::Avx512, opcode.evex, &[Width::Xmm, Width::Ymm, Width::Zmm][..]),
             ] {
                 if first == Code::INVALID {
                     continue;
                 }
                 for &width in widths {
-                    let code = row.code(target, width);
+                    let code = opcode.code(target, width);
                     assert_eq!(parts(code), parts(first), "{name}");
-                    if !row.single {
+                    if !opcode.single {
                         let operands = format!("{code:?}");
                         let longest = ["zmm", "ymm", "xmm"].into_iter().find(|it| operands.contains(it));
                         let by_index = ["vm64z", "vm64y", "vm64x"].into_iter().find(|it| operands.contains(it));
