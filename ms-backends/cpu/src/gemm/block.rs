@@ -111,7 +111,7 @@ impl Ordered {
             None if in_place => tile.columns,
             None => n.next_multiple_of(tile.columns),
         };
-        // Rows of a tile that fall into the same cache set evict each other, and so do elements that are heap apart.
+        // Rows of a tile that fall into the same cache set evict each other, and so do elements that are far apart.
         let [down, along] = a.matrix.steps.map(isize::unsigned_abs);
         let rows_in_place = a.format.is_accumulator
             && n <= UNPACKED_PANELS * tile.columns
@@ -133,7 +133,7 @@ impl Ordered {
             true => Matrix { first: out.matrix.first.cast(), steps: out.matrix.steps.map(|it| it / size) },
             false => Matrix { first: sums_room, steps: [n as isize, 1] },
         };
-        // One row is multiplied by groups of tiles of columns, as heap as there are whole groups.
+        // One row is multiplied by groups of tiles of columns, as far as there are whole groups.
         let group = ROW_TILES * tile.columns;
         let grouped = if m == 1 && (panels.is_some() || in_place) { n / group * group } else { 0 };
         let mut product = MaybeUninit::<[W; STRIP_TILES * TILE]>::uninit();

@@ -27,7 +27,7 @@ pub struct Format<W> {
 
 impl<W: Accumulator> Format<W> {
     /// Returns the format of an element type.
-    pub fn new<E: Operand<Accumulator = W>>(isa: Isa) -> Self {
+    pub fn new<E: OperandElement<Accumulator = W>>(isa: Isa) -> Self {
         let write = match isa {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512 => avx512::<E>,
@@ -44,7 +44,7 @@ impl<W: Accumulator> Format<W> {
 /// # Safety
 /// The elements are aligned and valid for reads, `to` has room for `lines * depth`, and the CPU has the instruction set
 /// of `transpose`.
-unsafe fn pack_bytes<E: Operand>(
+unsafe fn pack_bytes<E: OperandElement>(
     transpose: Transpose<E::Accumulator>,
     from: Matrix<*const u8>,
     lines: usize,
@@ -64,7 +64,7 @@ type Write<W> = unsafe fn(sizes: [usize; 2], sums: (*const W, usize), to: Matrix
 
 /// [`Write`] for every CPU; inlined, it is compiled with its caller's target features.
 #[inline(always)]
-unsafe fn write<E: Operand>(
+unsafe fn write<E: OperandElement>(
     [rows, columns]: [usize; 2],
     (sums, width): (*const E::Accumulator, usize),
     to: Matrix<*mut u8>,
@@ -90,7 +90,7 @@ unsafe fn write<E: Operand>(
 macro_rules! vector_writes {
     ($($name:ident, $features:literal;)*) => {$(
         #[target_feature(enable = $features)]
-        unsafe fn $name<E: Operand>(sizes: [usize; 2], sums: (*const E::Accumulator, usize), to: Matrix<*mut u8>) {
+        unsafe fn $name<E: OperandElement>(sizes: [usize; 2], sums: (*const E::Accumulator, usize), to: Matrix<*mut u8>) {
             // SAFETY: the sums are initialised and the matrix has room for them, by the contract of `Write`.
             unsafe { write::<E>(sizes, sums, to) }
         }
@@ -104,7 +104,7 @@ vector_writes! {
 }
 
 /// An element type of operands and results.
-pub trait Operand: Element {
+pub trait OperandElement: Element {
     /// The accumulators' type, which represents every element exactly.
     type Accumulator: Accumulator;
 
@@ -118,7 +118,7 @@ pub trait Operand: Element {
     fn narrow(sum: Self::Accumulator) -> Self;
 }
 
-impl Operand for f16 {
+impl OperandElement for f16 {
     type Accumulator = f32;
     const IS_ACCUMULATOR: bool = false;
 
@@ -131,7 +131,7 @@ impl Operand for f16 {
     }
 }
 
-impl Operand for bf16 {
+impl OperandElement for bf16 {
     type Accumulator = f32;
     const IS_ACCUMULATOR: bool = false;
 

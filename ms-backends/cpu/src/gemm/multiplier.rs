@@ -189,7 +189,7 @@ pub struct Left<'a, W> {
 impl<W: Accumulator> Left<'_, W> {
     /// Computes the products with these indices. A product uses the left operand with its index modulo their number.
     ///
-    /// `places` returns the element offsets of right operands and of results, which have `n` columns. With
+    /// `offsets` returns the element offsets of right operands and of results, which have `n` columns. With
     /// `accumulate`, products are added to the results.
     ///
     /// # Safety
@@ -201,7 +201,7 @@ impl<W: Accumulator> Left<'_, W> {
     pub unsafe fn multiply(
         &self,
         products: Range<usize>,
-        places: impl Fn(usize) -> [isize; 2] + Sync,
+        offsets: impl Fn(usize) -> [isize; 2] + Sync,
         right: Matrix<*const W>,
         out: Matrix<*mut W>,
         n: usize,
@@ -209,8 +209,8 @@ impl<W: Accumulator> Left<'_, W> {
     ) -> Result<()> {
         let ([m, k], count) = (self.sizes, self.count);
         let left = Matrix { first: self.elements.as_ptr(), steps: self.steps };
-        let places = |it: usize| {
-            let [right, out] = places(it);
+        let offsets = |it: usize| {
+            let [right, out] = offsets(it);
             [(it % count * m * k) as isize, right, out]
         };
         let sizes = [m, k, n];
@@ -219,12 +219,12 @@ impl<W: Accumulator> Left<'_, W> {
         unsafe {
             let Some(engine) = self.multiplier.engine else {
                 let product = Ordered { isa: self.multiplier.isa, sizes, accumulate, vectorised_sums: false };
-                return product.run(products.len(), |it| places(products.start + it), left, right, out);
+                return product.run(products.len(), |it| offsets(products.start + it), left, right, out);
             };
             let floats =
                 Floats { sizes, operands: [left, right].map(Matrix::in_bytes), out: out.in_bytes(), accumulate };
-            let places = |it: usize| places(it).map(|at| at * size_of::<W>() as isize);
-            engine.run(floats, products, places, self.packed.as_ref())
+            let offsets = |it: usize| offsets(it).map(|at| at * size_of::<W>() as isize);
+            engine.run(floats, products, offsets, self.packed.as_ref())
         }
     }
 }

@@ -10,7 +10,7 @@
 //! registers.
 
 use super::block::{STRIP_TILES, is_read_in_place};
-use super::format::{Format, Operand};
+use super::format::{Format, OperandElement};
 use super::panels::{CachedPanels, Elements, PanelLayout};
 use super::tile::{Accumulator, ROW_TILES, Tile};
 use super::{Addresses, Matrix, OutputTile, OutputTiles, Pointer, Shared};
@@ -31,7 +31,7 @@ const BLOCK_TILES: usize = 64;
 /// Number of blocks per thread, which balances the load of threads.
 const BLOCKS_PER_THREAD: usize = 3;
 
-/// Maximum size in bytes of a right operand that is packed as a layout. The blocks of a larger operand pack their own
+/// Maximum size in bytes of a right operand that is packed as a whole. The blocks of a larger operand pack their own
 /// columns.
 const MAX_PACKED_BYTES: usize = 64 << 20;
 
@@ -96,7 +96,7 @@ pub type Operands<W> = (Stored<*const u8, W>, Stored<*const u8, W>, Stored<*mut 
 pub type Right<W> = (Stored<*const u8, W>, Option<(Elements<W>, usize)>);
 
 impl Ordered {
-    /// Multiplies `batch` pairs of matrices of one element type; `places` returns the element offsets of a pair's
+    /// Multiplies `batch` pairs of matrices of one element type; `offsets` returns the element offsets of a pair's
     /// operands and result.
     ///
     /// # Safety
@@ -104,10 +104,10 @@ impl Ordered {
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for packed operands.
-    pub unsafe fn run<E: Operand>(
+    pub unsafe fn run<E: OperandElement>(
         self,
         batch: usize,
-        places: impl Fn(usize) -> [isize; 3] + Sync,
+        offsets: impl Fn(usize) -> [isize; 3] + Sync,
         a: Matrix<*const E>,
         b: Matrix<*const E>,
         out: Matrix<*mut E>,
@@ -116,10 +116,10 @@ impl Ordered {
         let [a, b] = [a, b].map(|it| Stored { matrix: it.in_bytes(), format });
         let out = Stored { matrix: out.in_bytes(), format };
         // SAFETY: the matrices in bytes address the same elements, which are valid by this function's contract.
-        unsafe { self.run_stored(batch, places, (a, b, out), [None; 2], None) }
+        unsafe { self.run_stored(batch, offsets, (a, b, out), [None; 2], None) }
     }
 
-    /// Multiplies `batch` pairs of matrices; `places` returns the element offsets of a pair's operands and result.
+    /// Multiplies `batch` pairs of matrices; `offsets` returns the element offsets of a pair's operands and result.
     ///
     /// An operand in a `held` storage, which all pairs share, may be packed once for many calls. If epilogues read
     /// `output_tiles` of the results, the results are not materialised.
@@ -134,7 +134,7 @@ impl Ordered {
     pub unsafe fn run_stored<W: Accumulator>(
         self,
         batch: usize,
-        places: impl Fn(usize) -> [isize; 3] + Sync,
+        offsets: impl Fn(usize) -> [isize; 3] + Sync,
         (a, b, out): Operands<W>,
         held: [Option<&Storage>; 2],
         output_tiles: Option<&OutputTiles<'_>>,
@@ -152,7 +152,7 @@ impl Ordered {
         if fills_more || is_transposed(tile.columns, m, n) && !(packs_lines && 2 * n >= tile.columns) {
             let transposed = Self { sizes: [n, k, m], ..self };
             let transposed_offsets = |it: usize| {
-                let [a, b, out] = places(it);
+                let [a, b, out] = offsets(it);
                 [b, a, out]
             };
             // SAFETY: the transposed product addresses the same elements as the product of this function's contract.
@@ -169,7 +169,7 @@ impl Ordered {
             };
         }
         // SAFETY: the operands and the result are valid by this function's contract.
-        unsafe { self.partition(tile, batch, places, (a, b, out), cache, output_tiles.map(|it| (it, false))) }
+        unsafe { self.partition(tile, batch, offsets, (a, b, out), cache, output_tiles.map(|it| (it, false))) }
     }
 
     /// Returns the parameter storage that may cache the packed right operand: a parameter holds it, and it fills a
@@ -189,7 +189,7 @@ impl Ordered {
         self,
         tile: Tile<W>,
         batch: usize,
-        places: impl Fn(usize) -> [isize; 3] + Sync,
+        offsets: impl Fn(usize) -> [isize; 3] + Sync,
         operands: Operands<W>,
         cache: Option<&Storage>,
         output_tiles: Option<(&OutputTiles<'_>, bool)>,
@@ -201,7 +201,7 @@ impl Ordered {
         if let (1, None, None) = (batch, cache, output_tiles)
             && (m * n).saturating_mul(k) <= ONE_BLOCK
         {
-            let ([at_a, at_b, at_out], (a, b, out)) = (places(0), operands);
+            let ([at_a, at_b, at_out], (a, b, out)) = (offsets(0), operands);
             // SAFETY: the one pair's offsets address elements of this function's contract.
             return unsafe { own.block(tile, a.at(at_a), (b.at(at_b), None), out.at(at_out)) };
         }
@@ -224,13 +224,13 @@ impl Ordered {
         let [rows, columns] =
             if cached.is_some() || packs_whole { [rows, columns] } else { block_sizes(BLOCK_COLUMNS) };
         // SAFETY: the batch has one pair, whose right operand has `k` by `n` elements that are valid for reads.
-        let packed = packs_whole.then(|| unsafe { layout.pack(tile, operands.1.at(places(0)[1])) }).transpose()?;
+        let packed = packs_whole.then(|| unsafe { layout.pack(tile, operands.1.at(offsets(0)[1])) }).transpose()?;
         let panels = cached.as_deref().map(CachedPanels::elements).or(packed.as_ref().map(|it| layout.elements_of(it)));
         let [across, along] = [n.div_ceil(columns), m.div_ceil(rows)];
         let operands = Shared::new((operands, panels));
         threads::try_for_each(batch * across * along, nanos, |block| {
             let ((a, b, out), panels) = operands.get();
-            let [at_a, at_b, at_out] = places(block / (across * along));
+            let [at_a, at_b, at_out] = offsets(block / (across * along));
             let (left, at) = (block % across * columns, block / across % along);
             // Blocks have about equal numbers of rows.
             let [top, bottom] = [at, at + 1].map(|it| it * m / along);

@@ -1,7 +1,7 @@
 //! Packs parts of matrices: elements that are used together become contiguous.
 
 use super::Matrix;
-use super::format::Operand;
+use super::format::OperandElement;
 use std::mem::MaybeUninit;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
@@ -22,7 +22,7 @@ pub type Transpose<W> = unsafe fn(depth: usize, from: *const W, across: isize, t
 ///
 /// # Safety
 /// The elements are valid for reads, `to` has room for `lines * depth`, and the CPU has the instruction set of `transpose`.
-pub unsafe fn pack<E: Operand>(
+pub unsafe fn pack<E: OperandElement>(
     transpose: Transpose<E::Accumulator>,
     from: Matrix<*const E>,
     lines: usize,
@@ -111,7 +111,7 @@ pub unsafe fn pack<E: Operand>(
 ///
 /// # Safety
 /// `from` has `count` elements, and `to` has room for them.
-unsafe fn widen_row<E: Operand>(from: *const E, count: usize, to: *mut E::Accumulator) {
+unsafe fn widen_row<E: OperandElement>(from: *const E, count: usize, to: *mut E::Accumulator) {
     // SAFETY: `from` is readable and `to` writable for `count` elements by this function's contract; `MaybeUninit`
     // permits uninitialised memory.
     let (from, to) =
@@ -123,7 +123,7 @@ unsafe fn widen_row<E: Operand>(from: *const E, count: usize, to: *mut E::Accumu
 ///
 /// # Safety
 /// Each line has `depth <= STEPS` elements, `to` has room for all of them, and the CPU has the instruction set.
-unsafe fn widen_and_transpose<E: Operand>(
+unsafe fn widen_and_transpose<E: OperandElement>(
     transpose: Transpose<E::Accumulator>,
     from: Matrix<*const E>,
     depth: usize,
@@ -160,7 +160,7 @@ unsafe fn copy_steps<W: Copy, const N: usize>(from: *const W, along: isize, dept
 ///
 /// # Safety
 /// The elements are valid for reads, and `to` has room for `N * depth`.
-unsafe fn pack_few<E: Operand, const N: usize>(from: Matrix<*const E>, depth: usize, to: *mut E::Accumulator) {
+unsafe fn pack_few<E: OperandElement, const N: usize>(from: Matrix<*const E>, depth: usize, to: *mut E::Accumulator) {
     let [across, along] = from.steps;
     let mut lines: [*const E; N] = std::array::from_fn(|line| from.first.wrapping_offset(line as isize * across));
     for step in 0..depth {

@@ -1,6 +1,6 @@
 //! Tests products against exact sums, and bit by bit against the specified order of sums.
 
-use super::format::Operand;
+use super::format::OperandElement;
 use super::{Results, run};
 use crate::isa::Isa;
 use crate::threads;

@@ -3,7 +3,7 @@
 
 use super::Matrix;
 use super::dot::{self, Chains};
-use super::format::{Format, Operand};
+use super::format::{Format, OperandElement};
 use super::pack::{self, Transpose};
 use crate::isa::Isa;
 use half::{bf16, f16};
@@ -76,7 +76,7 @@ impl<W> Tile<W> {
 pub const TILE: usize = 14 * 32;
 
 /// An element type of accumulators.
-pub trait Accumulator: Operand<Accumulator = Self> + Default + std::ops::Add<Output = Self> {
+pub trait Accumulator: OperandElement<Accumulator = Self> + Default + std::ops::Add<Output = Self> {
     /// Returns the micro-kernels of an instruction set.
     fn tile(isa: Isa) -> Tile<Self>;
 
@@ -90,7 +90,7 @@ pub trait Accumulator: Operand<Accumulator = Self> + Default + std::ops::Add<Out
 
 macro_rules! wide {
     ($($ty:ident, $wide:ident, $narrow:ident: $($dtype:ident $element:ty),*;)*) => {$(
-        impl Operand for $ty {
+        impl OperandElement for $ty {
             type Accumulator = Self;
             const IS_ACCUMULATOR: bool = true;
 

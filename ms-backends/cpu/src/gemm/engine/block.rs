@@ -107,7 +107,7 @@ pub struct Product {
 impl Addresses for Product {}
 
 impl Product {
-    /// Multiplies the pairs of matrices with these indices, on several threads if there is enough work. `places`
+    /// Multiplies the pairs of matrices with these indices, on several threads if there is enough work. `offsets`
     /// returns the byte offsets of a pair's matrices. `left_panels` are micro-panels of left operands that were packed
     /// before.
     ///
@@ -120,15 +120,15 @@ impl Product {
     pub unsafe fn run(
         self,
         pairs: Range<usize>,
-        places: impl Fn(usize) -> [isize; 3] + Sync,
+        offsets: impl Fn(usize) -> [isize; 3] + Sync,
         left_panels: Option<Panels>,
     ) -> Result<()> {
         // SAFETY: `pack` and `multiply` require what this function's contract states, and `own` lives until `multiply`
         // returns.
         unsafe {
-            let own = self.pack(&pairs, pairs.len() == 1, &places, [left_panels.is_some(), false], None)?;
+            let own = self.pack(&pairs, pairs.len() == 1, &offsets, [left_panels.is_some(), false], None)?;
             let [packed_left, right_panels] = own.each_ref().map(|it| it.as_ref().map(Packed::panels));
-            self.multiply(pairs, places, [left_panels.or(packed_left), right_panels], None)
+            self.multiply(pairs, offsets, [left_panels.or(packed_left), right_panels], None)
         }
     }
 
@@ -146,13 +146,13 @@ impl Product {
         self,
         pairs: &Range<usize>,
         is_same: bool,
-        places: impl Fn(usize) -> [isize; 3],
+        offsets: impl Fn(usize) -> [isize; 3],
         is_forced: [bool; 2],
         output_tiles: Option<(&OutputTiles<'_>, bool)>,
     ) -> Result<[Option<Packed>; 2]> {
         let ([m, k, n], batch) = (self.sizes, pairs.len());
         let [rows, columns] = partition([m, n], batch, output_tiles);
-        let first = places(pairs.start);
+        let first = offsets(pairs.start);
         let is_small = Packed::bytes(self.left.packing, [k, m], 1) <= SMALL;
         let packs_left = !is_forced[0] && batch == 1 && (n > columns || is_small);
         let packs_right = !is_forced[1] && is_same && (batch > 1 || m > rows.min(ROWS));
@@ -182,7 +182,7 @@ impl Product {
     pub unsafe fn multiply(
         self,
         pairs: Range<usize>,
-        places: impl Fn(usize) -> [isize; 3] + Sync,
+        offsets: impl Fn(usize) -> [isize; 3] + Sync,
         [left_panels, right_panels]: [Option<Panels>; 2],
         output_tiles: Option<(&OutputTiles<'_>, bool)>,
     ) -> Result<()> {
@@ -198,7 +198,7 @@ impl Product {
             let pair = pairs.start + block / (across * along);
             let (left, top) = (block % across * columns, block / across % along * rows);
             own.sizes = [rows.min(m - top), k, columns.min(n - left)];
-            let [at_left, at_right, at_out] = places(pair);
+            let [at_left, at_right, at_out] = offsets(pair);
             own.left.matrix = own.left.matrix.at(at_left).skip(top, 0);
             own.right.matrix = own.right.matrix.at(at_right).skip(0, left);
             let packed = [
@@ -272,8 +272,8 @@ impl Product {
         let width = if keeps_sums { COLUMNS.min(n) } else { n };
         let sums_width = if keeps_sums { width.next_multiple_of(PANEL_ROWS) } else { PANEL_ROWS };
         let lens = [
-            if left_panels.is_none() { m.div_ceil(PANEL_ROWS) * left.panel(at_once) } else { 0 },
-            if right_panels.is_none() { right.panel(at_once) } else { 0 },
+            if left_panels.is_none() { m.div_ceil(PANEL_ROWS) * left.panel_words(at_once) } else { 0 },
+            if right_panels.is_none() { right.panel_words(at_once) } else { 0 },
             if keeps_sums { m.next_multiple_of(PANEL_ROWS) } else { PANEL_ROWS } * sums_width,
         ];
         // SAFETY: micro-panels are packed and sums are zeroed below before anything reads them.
@@ -288,7 +288,7 @@ impl Product {
             // Edge tiles also compute padding, which reads initialised sums.
             sums_room.write_bytes(0, lens[2]);
             let (mut state, kernel) = (U::start(), U::kernel(self.split));
-            let places: [usize; MAX_K_BLOCKS] = std::array::from_fn(|it| right.panel(it));
+            let offsets: [usize; MAX_K_BLOCKS] = std::array::from_fn(|it| right.panel_words(it));
             let mut packed_rows = None;
             for (first_column, start) in
                 (0..n).step_by(width).flat_map(|it| (0..k_blocks).step_by(at_once).map(move |start| (it, start)))
@@ -297,9 +297,9 @@ impl Product {
                 let is_first = start == 0 && !self.accumulate;
                 let pass = Pass { kernel, is_first, is_last: start + count == k_blocks };
                 let (first, depth) = (start * left.k_block(), (k - start * left.k_block()).min(count * left.k_block()));
-                let own_rows = |top: usize| rows_room.add(top / PANEL_ROWS * left.panel(count));
+                let own_rows = |top: usize| rows_room.add(top / PANEL_ROWS * left.panel_words(count));
                 let row_panel = |top: usize| match left_panels {
-                    Some(it) => it.panel(top / PANEL_ROWS, left.panel(start)),
+                    Some(it) => it.panel(top / PANEL_ROWS, left.panel_words(start)),
                     None => own_rows(top).cast_const(),
                 };
                 if left_panels.is_none() && packed_rows != Some(start) {
@@ -309,15 +309,15 @@ impl Product {
                     packed_rows = Some(start);
                 }
                 for at in (first_column..n.min(first_column + width)).step_by(PANEL_ROWS) {
-                    let column_panel = right_panels.map(|it| it.panel(at / PANEL_ROWS, right.panel(start)));
+                    let column_panel = right_panels.map(|it| it.panel(at / PANEL_ROWS, right.panel_words(start)));
                     let column_panel = column_panel.unwrap_or_else(|| {
                         right.pack(columns.skip(at, first), PANEL_ROWS.min(n - at), depth, columns_room);
                         columns_room.cast_const()
                     });
                     // The tiles of one micro-panel of columns together prefetch the next one.
-                    let lines = (right.panel(1) / LINE).div_ceil(m.div_ceil(PANEL_ROWS));
+                    let lines = (right.panel_words(1) / LINE).div_ceil(m.div_ceil(PANEL_ROWS));
                     let next = right_panels.filter(|_| at + PANEL_ROWS < n.min(first_column + width));
-                    let next = next.map(|it| it.panel(at / PANEL_ROWS + 1, right.panel(start)));
+                    let next = next.map(|it| it.panel(at / PANEL_ROWS + 1, right.panel_words(start)));
                     for top in (0..m).step_by(PANEL_ROWS) {
                         let prefetch = next.map_or(Prefetch::NONE, |it| Prefetch {
                             first: it.wrapping_add(top / PANEL_ROWS * lines * count * LINE),
@@ -326,7 +326,7 @@ impl Product {
                         let sizes = [m - top, n - at].map(|it| it.min(PANEL_ROWS));
                         let sums = if keeps_sums { top * sums_width + at - first_column } else { 0 };
                         let sums = (sums_room.add(sums), sums_width);
-                        let panels = (row_panel(top), Columns::packed(column_panel, &places[..count], prefetch));
+                        let panels = (row_panel(top), Columns::packed(column_panel, &offsets[..count], prefetch));
                         tile(&mut state, &pass, panels, sizes, sums, out.skip(top, at));
                     }
                 }

@@ -133,7 +133,7 @@ impl EngineChoice {
         }
     }
 
-    /// Multiplies the pairs of matrices with these indices; `places` returns their byte offsets. A pair's left operand
+    /// Multiplies the pairs of matrices with these indices; `offsets` returns their byte offsets. A pair's left operand
     /// in `packed` has the pair's index modulo the number of left operands.
     ///
     /// # Safety
@@ -146,7 +146,7 @@ impl EngineChoice {
         self,
         floats: Floats,
         pairs: Range<usize>,
-        places: impl Fn(usize) -> [isize; 3] + Sync,
+        offsets: impl Fn(usize) -> [isize; 3] + Sync,
         packed: Option<&PackedLeft>,
     ) -> Result<()> {
         let Floats { sizes, operands: [a, b], out, accumulate } = floats;
@@ -155,6 +155,6 @@ impl EngineChoice {
         let product = Product { engine, split, sizes, left, right, out, accumulate };
         // SAFETY: the matrices are valid by this function's contract, and `new` has detected the engine or was given
         // it.
-        unsafe { product.run(pairs, places, packed.and_then(PackedLeft::panels)) }
+        unsafe { product.run(pairs, offsets, packed.and_then(PackedLeft::panels)) }
     }
 }

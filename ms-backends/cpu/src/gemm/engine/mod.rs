@@ -176,7 +176,7 @@ pub unsafe fn run(
     let steps = product.out.map(|it| it * types.out.size() as isize);
     let matrix = Matrix { first: to.first, steps };
     let element_sizes = types.all().map(|it| it.size() as isize);
-    let places = |it: usize| {
+    let offsets = |it: usize| {
         let mut at = product.offsets(it);
         at.iter_mut().zip(element_sizes).for_each(|(at, size)| *at *= size);
         if is_transposed {
@@ -202,12 +202,12 @@ pub unsafe fn run(
         let out = Output { matrix, dtype: types.out, isa };
         let product = Product { engine, split, sizes, left, right, out, accumulate: false };
         let output_tiles = to.output_tiles.as_ref().map(|it| (it, is_transposed));
-        let packed = product.pack(&(0..batch), is_same, places, [false, cached.is_some()], output_tiles)?;
+        let packed = product.pack(&(0..batch), is_same, offsets, [false, cached.is_some()], output_tiles)?;
         let packed = [packed[0].as_ref(), of_cached.flatten().or(packed[1].as_ref())];
         if let Split::Floats(components) = split {
             let range = |operand: usize, side: Operand, sizes: [usize; 2], count: usize| match packed[operand] {
                 Some(it) => it.range,
-                None => range_of(isa, side.dtype, side.matrix, sizes, count, |it| places(it)[operand]),
+                None => range_of(isa, side.dtype, side.matrix, sizes, count, |it| offsets(it)[operand]),
             };
             let of_right = range(1, right, [k, n], if is_same { 1 } else { batch });
             if !of_right.allows(components[1]) {
@@ -218,7 +218,7 @@ pub unsafe fn run(
                 return Ok(false);
             }
         }
-        product.multiply(0..batch, places, packed.map(|it| it.map(Packed::panels)), output_tiles)?;
+        product.multiply(0..batch, offsets, packed.map(|it| it.map(Packed::panels)), output_tiles)?;
     }
     Ok(true)
 }

@@ -50,7 +50,7 @@ impl Panels {
 impl Packed {
     /// Returns the number of bytes of `count` packed matrices with sizes `[k, n]`.
     pub fn bytes(packing: Packing, [k, n]: [usize; 2], count: usize) -> usize {
-        count * n.div_ceil(PANEL_ROWS) * packing.panel(packing.k_blocks(k)) * size_of::<u32>()
+        count * n.div_ceil(PANEL_ROWS) * packing.panel_words(packing.k_blocks(k)) * size_of::<u32>()
     }
 
     /// Packs `count` matrices with sizes `[k, n]`, which are `k n` elements apart in memory.
@@ -61,7 +61,7 @@ impl Packed {
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for the micro-panels.
     pub unsafe fn new(side: Operand, [k, n]: [usize; 2], count: usize) -> Result<Self> {
-        let (panels, panel) = (n.div_ceil(PANEL_ROWS), side.packing.panel(side.packing.k_blocks(k)));
+        let (panels, panel) = (n.div_ceil(PANEL_ROWS), side.packing.panel_words(side.packing.k_blocks(k)));
         let step = k * n * side.dtype.size();
         // SAFETY: the loop below writes all `count * panels` micro-panels, with zeros as padding.
         let room = unsafe { Array::uninit(&[count * panels * panel], DType::U32)? };

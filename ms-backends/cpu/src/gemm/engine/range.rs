@@ -74,7 +74,7 @@ impl Range {
     }
 }
 
-/// Returns the range of a batch of f32 or bf16 matrices of these sizes. `place` returns the byte offset of a matrix;
+/// Returns the range of a batch of f32 or bf16 matrices of these sizes. `offset` returns the byte offset of a matrix;
 /// strides are in bytes.
 ///
 /// # Safety
@@ -85,7 +85,7 @@ pub unsafe fn range_of(
     matrix: Matrix<*const u8>,
     sizes: [usize; 2],
     count: usize,
-    place: impl Fn(usize) -> isize + Sync,
+    offset: impl Fn(usize) -> isize + Sync,
 ) -> Range {
     /// Number of elements of a chunk.
     const CHUNK: usize = 1 << 16;
@@ -99,7 +99,7 @@ pub unsafe fn range_of(
     let chunks = lines.div_ceil(many);
     let matrix = crate::gemm::Shared::new(matrix);
     threads::for_each(count * chunks, count * lines * len / 8, |chunk| {
-        let matrix = matrix.get().at(place(chunk / chunks));
+        let matrix = matrix.get().at(offset(chunk / chunks));
         let first = chunk % chunks * many;
         let found = (first..lines.min(first + many)).fold(Range::EMPTY, |found, line| {
             let line = matrix.skip(line, 0);

@@ -97,8 +97,8 @@ impl Packed {
     }
 
     /// Returns the micro-panels of a matrix.
-    pub fn of(&self, place: usize) -> Panels {
-        let first = place * self.step * self.count;
+    pub fn of(&self, matrix: usize) -> Panels {
+        let first = matrix * self.step * self.count;
         debug_assert!(first + self.step * self.count <= self.room.numel());
         Panels { first: self.room.device_ptr().cast::<f32>().wrapping_add(first), step: self.step, count: self.count }
     }

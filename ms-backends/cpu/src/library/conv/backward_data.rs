@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Maximum size in bytes of the vectors of gradients that are stored at once.
 const MAX_BYTES: usize = 16 << 20;
 
-/// Size in bytes of the vectors that all taps read in transpose, so that they stay in a core's cache.
+/// Size in bytes of the vectors that all taps read in turn, so that they stay in a core's cache.
 const NEAR_BYTES: usize = 128 << 10;
 
 /// Minimum number of input channels, which share loaded vectors, and of output channels, which are the reduction

@@ -88,7 +88,7 @@ impl Packing {
     }
 
     /// Returns the number of words of a micro-panel with this number of K blocks.
-    pub fn panel(self, k_blocks: usize) -> usize {
+    pub fn panel_words(self, k_blocks: usize) -> usize {
         k_blocks * self.components * COMPONENT_WORDS
     }
 
@@ -112,7 +112,7 @@ impl Packing {
                 // block of `self.k_blocks(depth)`, for which there is room.
                 unsafe {
                     range = range.and((self.pack_panel)(self.is_right, from, lines, k_block.min(channels - first), to));
-                    to = to.add(self.panel(1));
+                    to = to.add(self.panel_words(1));
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! Measures GEMMs in strict order against the fastest ones, interleaved. The fastest ones differ between vector code
 //! and matrix engines.
-//! `cargo bench -p ms-cpu --bench products`, optionally with `MS_NUM_THREADS` and `MS_CPU_ISA`.
+//! `cargo bench -p ms-cpu --bench gemm`, optionally with `MS_NUM_THREADS` and `MS_CPU_ISA`.
 
 use ms_core::exec::Backend;
 use ms_core::ir::{ContractionRanks, ContractionTypes, Precision};
