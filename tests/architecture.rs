@@ -360,7 +360,7 @@ fn ops_are_named_in_ops_and_in_the_listed_files() {
 #[test]
 fn keys_of_the_cache_name_the_sources_of_every_crate() {
     let text = |path: &str| fs::read_to_string(root().join(path)).expect("the file is readable");
-    let keys = [text("ms-core/runtime/src/lib.rs"), text("ms-backends/cpu/src/backend.rs")];
+    let keys = [text("ms-core/runtime/src/lib.rs"), text("ms-backends/cpu/src/backend/mod.rs")];
     let keyed = |package: &str, manifest: &Path| {
         let build = fs::read_to_string(manifest.with_file_name("build.rs")).unwrap_or_default();
         let variable = build.split_once("emit_sources(\"").and_then(|it| it.1.split('"').next()).map(str::to_owned);
