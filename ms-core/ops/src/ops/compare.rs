@@ -2,8 +2,8 @@
 //! of bools for tensors.
 //!
 //! `x < y` becomes `Subject(&x).lt(&y)`. If `x` is a tensor, this resolves to an inherent method of
-//! `Subject<Tensor>`, which takes all operands; so the result is known to be a tensor even while
-//! the type of a literal operand is not inferred yet; `x == 2.0` becomes `Subject(&x).is(&2.0)`, so
+//! `Subject<Tensor>`, which takes all operands. So the result is known to be a tensor even while
+//! the type of a literal operand is not inferred yet. `x == 2.0` becomes `Subject(&x).is(&2.0)`, so
 //! that this holds for parameters too. In all other cases it resolves to the method of [`Compare`],
 //! which depends on both types.
 

@@ -24,11 +24,11 @@ pub type Outputs = SmallVec<[Tensor; 1]>;
 /// One application of an op.
 #[derive(Clone, Copy)]
 pub struct OpCall<'a> {
-    /// Which op.
+    /// The op.
     pub op: Op,
-    /// Its attributes.
+    /// The attributes of the op.
     pub attrs: &'a Attrs,
-    /// Its operands.
+    /// The operands of the op.
     pub inputs: &'a [&'a Tensor],
     /// The user's line.
     pub location: &'static Location<'static>,
@@ -65,7 +65,7 @@ pub trait Dispatcher {
     /// Applies an op.
     ///
     /// # Errors
-    /// Those of the op's rules. While tracing there are none: the error is recorded and the results
+    /// The errors of the op's rules. While tracing there are none: the error is recorded and the results
     /// are poisoned.
     fn apply(&self, call: OpCall<'_>) -> Result<Outputs>;
 
@@ -217,7 +217,7 @@ pub fn with_dispatcher<R>(top: Rc<dyn Dispatcher>, f: impl FnOnce() -> R) -> R {
 /// Applies an op through the current dispatcher.
 ///
 /// # Errors
-/// Those of the op's rules.
+/// The errors of the op's rules.
 #[track_caller]
 #[inline]
 pub fn apply(op: Op, attrs: &Attrs, inputs: &[&Tensor]) -> Result<Outputs> {

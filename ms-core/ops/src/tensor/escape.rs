@@ -2,7 +2,7 @@
 //! belong to.
 //!
 //! Both arms of a traced branch run, and the body of a traced loop runs once. Their changes of
-//! variables that the code names are carried to the code after them; changes of state that no name
+//! variables that the code names are carried to the code after them. Changes of state that no name
 //! shows (a trait object, a static, a struct with interior mutability) are not detected, and remain
 //! when the region ends. So each clone of a tensor is stamped with the region in which it is made,
 //! and a tracer reports handles whose region is complete.
@@ -27,7 +27,7 @@ impl LiveTrace {
         Self(trace)
     }
 
-    /// Its number.
+    /// Returns the number of the region.
     pub fn number(&self) -> u64 {
         self.0
     }
@@ -72,7 +72,7 @@ pub fn open_scope(region: u32) {
     OPEN.with_borrow_mut(|it| it.push(region));
 }
 
-/// It ends, or is suspended, with those inside of it.
+/// Ends or suspends a region and the regions inside it.
 pub fn close_scope(region: u32) {
     OPEN.with_borrow_mut(|it| {
         if let Some(at) = it.iter().rposition(|it| *it == region) {
@@ -105,8 +105,8 @@ pub fn left_behind(what: &str, tensor: &Tensor) -> Error {
     Error::new(Code::Escaped, message).with_operands([tensor.ty().to_string()]).help(help)
 }
 
-/// The error of using a traced value here: its trace is complete, is another one, or is under
-/// construction on another thread.
+/// The error of using a traced value here. The trace of the value is complete, is not the
+/// current one, or is under construction on another thread.
 pub fn escaped(traced: &Traced) -> Error {
     let thread = LIVE.lock().unwrap_or_else(PoisonError::into_inner).get(&traced.trace).copied();
     let error = if thread.is_some_and(|it| it != thread::current().id()) {

@@ -105,7 +105,7 @@ pub struct Suffixes {
 }
 
 impl Suffixes {
-    /// Those in `text`.
+    /// Finds the suffixes in `text`.
     #[must_use]
     pub const fn of(text: &str) -> Self {
         let text = text.as_bytes();

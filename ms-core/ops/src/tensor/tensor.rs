@@ -88,7 +88,7 @@ pub struct Traced {
     pub frame: u32,
     /// The value in that graph.
     pub value: u32,
-    /// Its type.
+    /// The type of the value.
     pub ty: Type,
     /// The shape, if it is constant; otherwise it is empty.
     pub shape: Shape,
@@ -200,7 +200,7 @@ impl Tensor {
         HeldIdentity { _content: Arc::downgrade(&self.content) }
     }
 
-    /// The same elements under a new identity.
+    /// Returns a tensor with the same elements and a new identity.
     ///
     /// ```
     /// use ms_core::tensor;

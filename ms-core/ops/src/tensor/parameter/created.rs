@@ -20,7 +20,7 @@ pub struct Created {
 #[derive(Default)]
 struct Slots {
     made: Vec<(TypeId, Parameter)>,
-    /// Those whose initial values are being computed, and the threads that do so.
+    /// The slots whose initial values are being computed, and the threads that compute them.
     begun: Vec<(Kind, ThreadId)>,
 }
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 /// The values of some slots, gathered once and cached until one of the slots is written.
 ///
-/// The cache holds the current values of the slots: it needs no memory of its own, and keeps no
-/// replaced value alive, nor the slots themselves.
+/// The cache holds the current values of the slots. It needs no additional memory, and keeps neither
+/// replaced values nor the slots alive.
 pub struct Gathered {
     slots: Vec<WeakParameter>,
     kept: Arc<RwLock<Kept>>,

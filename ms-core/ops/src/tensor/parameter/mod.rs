@@ -213,7 +213,7 @@ impl Parameter {
         &self.0.name
     }
 
-    /// Its role.
+    /// Returns the role of the parameter.
     pub fn role(&self) -> Role {
         self.0.role
     }

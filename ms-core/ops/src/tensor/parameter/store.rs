@@ -18,7 +18,7 @@ pub(super) enum Store {
         /// The number of the thread that has taken the value; zero if it is there.
         taker: AtomicU64,
     },
-    /// That of the calling thread.
+    /// The value of the calling thread.
     Thread(&'static LocalKey<RefCell<Tensor>>),
 }
 
