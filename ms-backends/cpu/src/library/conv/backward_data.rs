@@ -133,7 +133,7 @@ impl<'a, T: Direct> BackwardData<'a, T> {
                         }
                     }
                     for (at, channel) in channels.clone().enumerate() {
-                        // SAFETY: all sums are written, and each task has its own channels of its own images.
+                        // SAFETY: all sums are written, and no two tasks have the same channel of the same image.
                         let exact = unsafe {
                             let sums = from_raw_parts(sums.add(at * lanes.sums), lanes.sums);
                             lanes.load(start + number, channel, sums, out.get())

@@ -149,7 +149,7 @@ impl DirectConv<'_> {
             let of_run = run * of_run * CHUNK..terms.min((run + 1) * of_run * CHUNK);
             let end_chunk = |chunk: usize, chains: &[T]| {
                 let at = ((number * chunks + chunk) * filter + part.start) * lanes;
-                // SAFETY: each task has its own taps of its own chunks.
+                // SAFETY: no two tasks have the same tap of the same chunk, whose sums begin at `at`.
                 let to = unsafe { std::slice::from_raw_parts_mut(shared.get().add(at), chains.len()) };
                 to.copy_from_slice(chains);
             };

@@ -321,7 +321,7 @@ macro_rules! vector_loops {
                 let mut sums = [[$zero(); V]; N];
                 let from = vectors.map(|[from, _]| it.x.wrapping_add(from));
                 let (weights, [of_outputs, of_terms]) = it.weights;
-                // All rows share one offset, so that no address depends on another one.
+                // All rows share one offset, so that no address depends on another.
                 let rows: [*const $ty; N] = std::array::from_fn(|output| weights.wrapping_add(output * of_outputs));
                 let mut at = 0;
                 for &term in it.terms {

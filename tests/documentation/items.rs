@@ -1,15 +1,8 @@
-//! Tests the documentation: examples of public items, line counts of the programs beside PyTorch, and the pages and
-//! links of the book.
+//! Tests that every public item has an example, or names the item that has one.
 
+use crate::{files, root, text};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-
-/// Returns the files in a folder and its subfolders.
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).expect("a readable folder");
-    let paths = entries.map(|it| it.expect("an entry").path());
-    paths.flat_map(|it| if it.is_dir() { files(&it) } else { vec![it] }).collect()
-}
 
 /// Returns the Rust sources in a folder.
 fn sources(folder: &Path) -> Vec<PathBuf> {
@@ -97,28 +90,34 @@ fn exports(source: &str) -> Vec<(String, String)> {
 /// Returns the sources that may declare the item that `path` exports as `name`. The path is relative to a folder, or
 /// names a crate.
 fn declaring(path: &str, folder: &Path, name: &str) -> Vec<PathBuf> {
+    let path = path.strip_prefix("self::").unwrap_or(path);
     let (krate, rest) = path.split_once("::").unwrap_or((path, ""));
     let of_core = |name: &str| root().join(format!("ms-core/{name}/src"));
     // The crates of the compiler, by the modules that `ms_core` exports.
-    let core = || match rest.split("::").next().unwrap_or_default() {
+    let core = |path: &str| match path.split("::").next().unwrap_or_default() {
         "error" | "environment" | "stored" => of_core("ir"),
         "tensor" | "ops" => of_core("ops"),
         "exec" | "lower" | "target" => of_core("compile"),
         "trace" | "transform" | "effects" => of_core("trace"),
         _ => of_core("runtime"),
     };
+    // A crate of the compiler exports modules of earlier ones as its own.
+    let inside = |folder: PathBuf, path: &str| {
+        let module = folder.join(path.split("::").next().unwrap_or_default());
+        if module.is_dir() || module.with_extension("rs").is_file() { folder } else { core(path) }
+    };
     let own = || {
         let mut cores = ["ir", "ops", "compile", "trace", "runtime"].map(of_core).into_iter();
         cores.find(|it| folder.starts_with(it)).unwrap_or_else(|| root().join("src"))
     };
+    // `ms_core::ir` is the root of a crate.
+    let of_ir = || rest.strip_prefix("ir").filter(|it| it.is_empty() || it.starts_with("::"));
     let (folder, rest) = match krate {
-        "ms_core" => (&*core(), rest),
-        "ms_ir" => (&*of_core("ir"), rest),
-        "ms_ops" => (&*of_core("ops"), rest),
-        "ms_compile" => (&*of_core("compile"), rest),
-        "ms_trace" => (&*of_core("trace"), rest),
-        "crate" => (&*own(), rest),
-        _ => (folder, path),
+        "ms_core" | "crate" if of_ir().is_some() => (of_core("ir"), of_ir().unwrap_or_default()),
+        "ms_core" => (core(rest), rest),
+        "ms_ir" | "ms_ops" | "ms_compile" | "ms_trace" => (of_core(&krate[3..]), rest),
+        "crate" => (inside(own(), rest), rest),
+        _ => (inside(folder.to_owned(), path), path),
     };
     let module = folder.join(rest.trim_start_matches("::").replace("::", "/"));
     if module.with_extension("rs").is_file() {
@@ -126,14 +125,11 @@ fn declaring(path: &str, folder: &Path, name: &str) -> Vec<PathBuf> {
     }
     let list = ["mod.rs", "lib.rs"].map(|it| module.join(it)).into_iter().find(|it| it.is_file());
     let exported = exports(&text(&list.unwrap_or_else(|| panic!("{path} is no module of {}", folder.display()))));
-    match exported.iter().find(|it| it.1 == name) {
-        Some((path, _)) => declaring(path, &module, name),
-        None => {
-            let of_crates = exported.iter().filter(|it| it.1 == "*" && it.0.starts_with("ms_"));
-            let others = of_crates.flat_map(|it| declaring(&it.0, &module, name));
-            sources(&module).into_iter().chain(others).collect()
-        }
+    if let Some((path, _)) = exported.iter().find(|it| it.1 == name) {
+        return declaring(path, &module, name);
     }
+    let globs = exported.iter().filter(|it| it.1 == "*").flat_map(|it| declaring(&it.0, &module, name));
+    globs.chain(sources(&module)).collect()
 }
 
 /// The declarations of all sources, by path.
@@ -142,7 +138,8 @@ struct Sources(BTreeMap<PathBuf, Vec<Declared>>);
 impl Sources {
     fn of_library() -> Self {
         let all = ["src", "ms-core"].into_iter().flat_map(|it| sources(&root().join(it)));
-        let all = all.filter(|it| !it.to_string_lossy().contains("test"));
+        let is_test = |it: &Path| it.strip_prefix(root()).is_ok_and(|it| it.to_string_lossy().contains("test"));
+        let all = all.filter(|it| !is_test(it));
         Self(all.map(|it| (it.clone(), declared(&text(&it)))).collect())
     }
 
@@ -281,8 +278,8 @@ fn every_public_item_has_an_example() {
     assert!(bare.is_empty(), "neither an example nor `See the example of [..]`: {bare:#?}");
     assert!(unused.is_empty(), "these have examples, and need no exception: {unused:?}");
 
-    let planted = "//! A module.\n\n/// Hooks.\n///\n/// ```\n/// ```\npub use ms_core::trace::Hooks;\npub use ms_core::session::At;\n\
-                   pub use ms_core::trace::Marked;\npub use ms_macros::jit;\n";
+    let planted = "//! A module.\n\n/// Hooks.\n///\n/// ```\n/// ```\npub use ms_core::trace::Hooks;\n\
+                   pub use ms_core::trace::{Frozen, Marked};\npub use ms_macros::jit;\n";
     let facade = root().join("src/lib.rs");
     assert_eq!(all.without_example(&facade, planted, &[]), ["Marked", "jit"]);
     let planted = "/// A.\n/// ```\n/// ```\npub struct A {\n}\n/// B.\n#[cell(\n    skip\n)]\npub struct B;\n\
@@ -291,213 +288,4 @@ fn every_public_item_has_an_example() {
         declared(planted).into_iter().map(|it| (it.name.clone(), all.is_shown(&it))).collect();
     let shown: Vec<(&str, bool)> = shown.iter().map(|it| (&*it.0, it.1)).collect();
     assert_eq!(shown, [("A", true), ("B", false), ("c", false), ("D", false)]);
-}
-
-/// Returns the number of lines with a letter or a digit, without comments, imports and Python's docstrings.
-fn code_lines(path: &Path) -> usize {
-    let python = path.extension().is_some_and(|it| it == "py");
-    let mut inside = false;
-    let is_code = |line: &&str| {
-        let line = line.trim();
-        let quotes = line.matches("\"\"\"").count();
-        if python && (inside || quotes > 0) {
-            inside ^= quotes == 1;
-            return false;
-        }
-        let others: &[&str] = if python { &["#", "import ", "from "] } else { &["//", "use ", "mod "] };
-        line.contains(char::is_alphanumeric) && !others.iter().any(|it| line.starts_with(it))
-    };
-    std::fs::read_to_string(path).expect("a source").lines().filter(is_code).count()
-}
-
-#[test]
-fn the_lines_of_programs_beside_pytorch_are_as_documented() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let page = std::fs::read_to_string(root.join("docs/from_pytorch.md")).expect("a page");
-    let rows: Vec<&str> = page.lines().filter(|it| it.contains("](../examples/")).collect();
-    assert_eq!(rows.len(), 5, "the programs of the table");
-    for row in rows {
-        let name = row.split(['[', ']']).nth(1).expect("the name of a program");
-        let documented: Vec<usize> = row.split('|').filter_map(|it| it.trim().parse().ok()).collect();
-        let sources = [format!("examples/{name}.rs"), format!("peers/programs/{name}.py")];
-        let lines = sources.map(|it| code_lines(&root.join(it)));
-        assert_eq!(documented, lines, "lines of {name} here and in PyTorch");
-        assert!(10 * lines[0] <= 11 * lines[1], "{name} has {lines:?} lines, more than 1.1 times those of PyTorch");
-    }
-}
-
-/// Returns the text of a file.
-fn text(path: &Path) -> String {
-    std::fs::read_to_string(path).unwrap_or_else(|it| panic!("{}: {it}", path.display()))
-}
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-/// Returns the pages of the book.
-fn pages() -> Vec<PathBuf> {
-    let folders = [root().join("docs"), root().join("docs/errors")];
-    let entries = folders.iter().flat_map(|it| std::fs::read_dir(it).expect("a folder of pages"));
-    let mut pages: Vec<PathBuf> = entries.map(|it| it.expect("an entry").path()).collect();
-    pages.retain(|it| it.extension().is_some_and(|it| it == "md"));
-    pages.sort();
-    pages
-}
-
-/// Returns the lines of a page outside code blocks.
-fn prose(page: &str) -> impl Iterator<Item = &str> {
-    let mut inside = false;
-    page.lines().filter(move |line| {
-        let fence = line.trim_start().starts_with("```");
-        inside ^= fence;
-        !inside && !fence
-    })
-}
-
-/// Returns a line without its code spans.
-fn without_code(line: &str) -> String {
-    line.split('`').step_by(2).collect()
-}
-
-/// Returns the targets of the links of a page that are not web addresses.
-fn links(page: &str) -> Vec<String> {
-    let lines = prose(page).map(without_code);
-    let targets = |line: String| {
-        let ends = line.match_indices("](").map(|(at, _)| at + 2);
-        ends.filter_map(|at| Some(line[at..].split_once(')')?.0.to_owned())).collect::<Vec<_>>()
-    };
-    lines.flat_map(targets).filter(|it| !it.contains("://")).collect()
-}
-
-/// Returns the anchors of the headings of a page, as GitHub and mdBook name them.
-fn anchors(page: &str) -> Vec<String> {
-    let headings = prose(page).filter(|it| it.starts_with('#'));
-    let name = |heading: &str| {
-        let lower = heading.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
-        lower.chars().filter(|it| it.is_alphanumeric() || matches!(it, '-' | '_')).collect()
-    };
-    headings.map(name).collect()
-}
-
-/// Returns the broken links of a page of the folder.
-fn broken(folder: &Path, page: &str) -> Vec<String> {
-    let resolves = |link: &String| {
-        let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
-        let target = folder.join(path);
-        let exists = path.is_empty() || target.exists();
-        let inside = || if path.is_empty() { page.to_owned() } else { text(&target) };
-        exists && (anchor.is_empty() || anchors(&inside()).iter().any(|it| it == anchor))
-    };
-    links(page).into_iter().filter(|it| !resolves(it)).collect()
-}
-
-#[test]
-fn links_of_pages_resolve() {
-    let others = ["README.md", "ARCHITECTURE.md"].map(|it| root().join(it));
-    let mut wrong = Vec::new();
-    for path in pages().iter().chain(&others) {
-        let page = text(path);
-        let of_page = broken(path.parent().expect("a folder"), &page);
-        wrong.extend(of_page.iter().map(|it| format!("{}: {it}", path.display())));
-    }
-    assert!(wrong.is_empty(), "links that lead nowhere:\n{}", wrong.join("\n"));
-
-    let planted =
-        "# A `b` c\n[x](glossary.md) [y](#a-b-c) [z](none.md) [u](#none) [v](glossary.md#none)\n`[w](none.md)`";
-    assert_eq!(broken(&root().join("docs"), planted), ["none.md", "#none", "glossary.md#none"]);
-}
-
-#[test]
-fn the_book_lists_every_page() {
-    let folder = root().join("docs");
-    let name = |it: &PathBuf| it.strip_prefix(&folder).expect("a page of the book").to_string_lossy().into_owned();
-    let mut expected: Vec<String> = pages().iter().map(name).filter(|it| it != "SUMMARY.md").collect();
-    let mut listed = links(&text(&folder.join("SUMMARY.md")));
-    expected.sort();
-    listed.sort();
-    assert_eq!(listed, expected, "docs/SUMMARY.md");
-}
-
-#[test]
-fn the_index_of_errors_has_every_title() {
-    let index = text(&root().join("docs/errors.md"));
-    let pages = pages().into_iter().filter(|it| it.parent().is_some_and(|it| it.ends_with("errors")));
-    let mut missing = Vec::new();
-    for path in pages {
-        let page = text(&path);
-        let heading = page.lines().next().and_then(|it| it.strip_prefix("# ")?.split_once(": "));
-        let (code, title) = heading.unwrap_or_else(|| panic!("{} has no title", path.display()));
-        let row = format!("| [{code}](errors/{code}.md) | {title} |");
-        if !index.lines().any(|it| it == row) {
-            missing.push(row);
-        }
-    }
-    assert!(missing.is_empty(), "docs/errors.md lacks\n{}", missing.join("\n"));
-}
-
-/// Returns the codes of errors that a text names, such as `MS100`.
-fn codes(text: &str) -> impl Iterator<Item = &str> {
-    text.match_indices("ms explain MS").filter_map(|(at, _)| text.get(at + 11..at + 16))
-}
-
-#[test]
-fn every_code_that_a_message_names_has_a_page() {
-    let folders = ["ms-core", "ms-macros/src", "ms-backends", "src", "ui-tests/fail"];
-    let files = folders.iter().flat_map(|it| files(&root().join(it)));
-    let (mut named, mut missing) = (0, Vec::new());
-    for path in files.filter(|it| it.extension().is_some_and(|it| it == "rs" || it == "stderr")) {
-        // A Rust string may continue in the next line.
-        let text = text(&path).split("\\\n").map(str::trim_start).collect::<String>();
-        for code in codes(&text).filter(|it| it[2..].chars().all(|it| it.is_ascii_digit())) {
-            named += 1;
-            if !root().join(format!("docs/errors/{code}.md")).exists() {
-                missing.push(format!("{}: {code}", path.display()));
-            }
-        }
-    }
-    assert!(named > 100, "{named}");
-    assert!(missing.is_empty(), "without a page:\n{}", missing.join("\n"));
-}
-
-#[test]
-fn what_the_index_by_task_names_exists() {
-    let page = text(&root().join("docs/by_task.md"));
-    for module in ["nn", "ops"] {
-        let (_, uses) = page.split_once(&format!("# use ms::{module}::{{")).expect("the page uses what it names");
-        let used: Vec<&str> = uses.split("};").next().unwrap_or_default().split(',').collect();
-        let used: Vec<&str> = used.iter().map(|it| it.trim_matches(['#', ' ', '\n'])).collect();
-        let spans = prose(&page).flat_map(|line| line.split('`').skip(1).step_by(2));
-        let named: Vec<&str> = spans.filter_map(|it| it.strip_prefix(&format!("{module}::"))).collect();
-        assert!(named.len() > 20, "{named:?}");
-        named.iter().for_each(|it| assert!(used.contains(it), "rustc does not check {module}::{it}"));
-    }
-}
-
-#[test]
-fn the_page_of_features_lists_all() {
-    let manifest = text(&root().join("Cargo.toml"));
-    let (_, features) = manifest.split_once("[features]\n").expect("a section of features");
-    let named = features.lines().take_while(|it| !it.starts_with('[')).filter_map(|it| it.split_once(" = "));
-    let mut named: Vec<&str> = named.map(|it| it.0).filter(|it| !it.starts_with('#')).collect();
-    let page = text(&root().join("docs/features.md"));
-    let mut listed: Vec<&str> =
-        page.lines().filter_map(|it| Some(it.strip_prefix("| `")?.split_once("` |")?.0)).collect();
-    named.sort();
-    listed.sort();
-    assert_eq!(listed, named, "docs/features.md");
-}
-
-#[test]
-fn the_page_of_examples_lists_all() {
-    let entries = std::fs::read_dir(root().join("examples")).expect("a folder of examples");
-    let names = entries.map(|it| it.expect("an entry").path()).filter(|it| it.extension().is_some_and(|it| it == "rs"));
-    let name = |it: PathBuf| it.file_stem().expect("a file").to_string_lossy().into_owned();
-    let mut names: Vec<String> = names.map(name).collect();
-    let page = text(&root().join("docs/examples.md"));
-    let row = |line: &str| Some(line.strip_prefix("| [")?.split_once("](../examples/")?.0.to_owned());
-    let mut listed: Vec<String> = page.lines().filter_map(row).collect();
-    names.sort();
-    listed.sort();
-    assert_eq!(listed, names, "docs/examples.md");
 }
