@@ -2,6 +2,8 @@
 //!
 //! Each check is a function from sources to violations, and is itself tested on a planted violation.
 
+mod circles;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
