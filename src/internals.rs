@@ -2,4 +2,4 @@
 //!
 //! Error messages of rustc name a trait by its short path only where a path to it is public and documented.
 
-pub use ms_core::{effects, environment, exec, ir, lower, optimize, session, stored, trace, transform};
+pub use ms_core::{effects, environment, exec, ir, lower, optimize, session, stored, target, trace, transform};

@@ -109,7 +109,7 @@ fn directory(file: &[u8]) -> Result<Directory, String> {
         None => (narrow.map(|it: (u64, u64)| it.0), end),
         Some(at) => {
             let (wide, end) = wide_end(file, at)?;
-            // Fields of the short record equal those of the zip64 record, or are all ones.
+            // Each field of the short record equals the zip64 record's, or is all ones.
             if narrow.iter().zip(wide).any(|(&(narrow, ones), wide)| narrow != wide && narrow != ones) {
                 return Err("it has two directories, of 32 and of 64 bits".to_owned());
             }

@@ -104,7 +104,7 @@ impl ExportedFunction {
         self.0.outputs()
     }
 
-    /// Returns the graph. Its first inputs are those of the function, followed by the constants.
+    /// Returns the graph. Its first inputs are the function's, followed by the constants.
     pub(super) fn graph(&self) -> &Graph {
         self.0.graph()
     }

@@ -111,7 +111,7 @@ fn is_removed(file: &File) -> io::Result<bool> {
     return file.metadata().map(|_| false);
 }
 
-/// Returns whether a name is that of a temporary file: `.ms-PROCESS-NUMBER.part`.
+/// Returns whether a name is a temporary file's: `.ms-PROCESS-NUMBER.part`.
 fn is_part(name: &OsStr) -> bool {
     let inner = name.to_str().and_then(|it| it.strip_prefix(PART_BEGIN)?.strip_suffix(PART_END)?.split_once('-'));
     let is_number = |it: &str| it.parse::<u64>().is_ok();

@@ -156,7 +156,7 @@ pub fn solve(a: impl AsTensor, b: impl AsTensor) -> Tensor {
 }
 
 /// Solves `a x = b`, or `aᵀ x = b` if `transposed`, with the lower or the upper triangle of `a`. The other triangle is
-/// not read. Shapes are those of [`solve`].
+/// not read. Shapes are as in [`solve`].
 ///
 /// # Panics
 /// Raises the errors of [`solve`], with [`Code::NoDecomposition`] for a zero on the diagonal.

@@ -28,7 +28,7 @@ pub fn refuse_executable_memory() -> bool {
     false
 }
 
-/// Returns the numbers of executable mappings of this process: those of entries, and anonymous ones.
+/// Returns the numbers of executable mappings of this process: of entries, and anonymous.
 pub fn code() -> [usize; 2] {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let executable = maps.lines().filter(|line| line.split(' ').nth(1).is_some_and(|it| it.contains('x')));

@@ -6,7 +6,7 @@ use ms::internals::exec::{
     Artifact, Backend, Check, CompileOptions, Driver, Executable, LibraryCall, MemoryView, StepCode,
 };
 use ms::internals::ir::{Contraction, Graph};
-use ms::internals::lower::Target;
+use ms::internals::target::Target;
 use ms::internals::lower::eager::Step;
 use ms::tensor::{Array, DType, Element, MemorySpace, Scalar};
 use std::sync::Arc;

@@ -2,9 +2,11 @@
 
 use ms_core::exec::{Backend, CompileOptions};
 use ms_core::ir::{Graph, Node, Precision, Type};
-use ms_core::lower::{EpilogueLimits, LowerOptions, Plan, PlanStep, Target, lower};
+use ms_core::lower::{LowerOptions, Plan, PlanStep, lower};
 use ms_core::ops::{self, AxisOrder, CONV, CONV_INPUT_GRAD, CONV_WEIGHT_GRAD, OpDef, by_name, infer, parse_graph};
-use ms_core::optimize::{Contracted, Images, PassContext, optimize};
+use ms_core::optimize::{PassContext, optimize};
+use ms_core::target::{Contracted, Images};
+use ms_core::target::{EpilogueLimits, Target};
 use ms_core::tensor::{Array, Attr, Attrs, DType, Op, Scalar, Tensor, apply1};
 use ms_core::trace::build;
 use ms_core::transform::value_and_grad;

@@ -132,7 +132,7 @@ fn differences_are_found() {
     assert_eq!(difference, "run 0, extents [1, 3]: element 0 of buffer %1 is 0.0, not 2.0");
     for at in [-1, 12] {
         let stray = Stray { code: Interpreted::new(file.kernel.clone()), at };
-        // SAFETY: the kernel is that of the calls, and the additional byte is in a guard.
+        // SAFETY: the calls are made for this kernel, and the additional byte is in a guard.
         let wrong = file.run(|call| unsafe { call.run(&stray) });
         let difference = wrong.difference(&want).expect("a guard is written");
         assert_eq!(difference, "run 0, extents [1, 3]: memory around operands is written");

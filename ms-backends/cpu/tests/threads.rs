@@ -2,8 +2,9 @@
 
 use ms_core::exec::{Backend, CompileOptions};
 use ms_core::ir::{Precision, Type};
-use ms_core::lower::{ContractionResult, EpilogueLimits, LowerOptions, Plan, PlanStep, Target, lower};
+use ms_core::lower::{ContractionResult, LowerOptions, Plan, PlanStep, lower};
 use ms_core::ops::parse_graph;
+use ms_core::target::{EpilogueLimits, Target};
 use ms_core::tensor::{Array, DType};
 use ms_cpu::{CpuBackend, Isa, TARGET, threads};
 use std::process::Command;

@@ -7,9 +7,9 @@ use ms_core::error::{Result, in_op};
 use ms_core::exec::{Artifact, Backend, BackendEntry, CompileOptions, Driver, Executable, StepCode, unavailable};
 use ms_core::ir::{Graph, Kernel};
 use ms_core::lower::eager::Step;
-use ms_core::lower::{EpilogueLimits, Target};
 use ms_core::ops::{AxisOrder, definition};
-use ms_core::optimize::{Contracted, Images};
+use ms_core::target::{Contracted, Images};
+use ms_core::target::{EpilogueLimits, Target};
 use ms_core::tensor::{Array, Device, DeviceKind, MemorySpace};
 use ms_cpu::CpuBackend;
 use smallvec::SmallVec;
@@ -145,7 +145,7 @@ struct SimKernelStep {
 unsafe impl StepCode for SimKernelStep {
     unsafe fn run(&self, block: &[u64], _: &[&Array], _: &[Array]) -> Result<()> {
         let mut commands = Commands::default();
-        // SAFETY: the conditions of `StepCode::run` for a kernel's argument block are those of `Driver::launch`.
+        // SAFETY: for a kernel's argument block, `StepCode::run` has the conditions of `Driver::launch`.
         unsafe { self.driver.launch(&mut commands, &self.kernel, block)? };
         self.driver.submit(&mut commands)
     }

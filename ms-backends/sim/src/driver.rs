@@ -67,7 +67,7 @@ impl Commands {
     }
 }
 
-/// A step whose addresses are those of the device.
+/// A step with device addresses.
 enum Step {
     Launch { kernel: Arc<SimKernel>, block: Range<usize> },
     Contraction { contraction: Arc<Contraction>, operands: [u64; 2], result: u64 },

@@ -156,7 +156,7 @@ impl SimMemory {
         assert_eq!(array.device(), self.device, "operands are on the device");
         let storage = array.storage();
         let first = NonNull::new(self.real(storage.device_ptr() as usize)).expect("no bytes are at address zero");
-        // SAFETY: the bytes are those of the array's block, which outlives the storage by this function's contract.
+        // SAFETY: the bytes lie in the array's block, which outlives the storage by this function's contract.
         let storage = unsafe { Storage::borrowed(first, storage.len()) };
         // SAFETY: the layout is inside the storage, and the elements hold values of the dtype before they are read.
         unsafe { Array::new(Arc::new(storage), array.layout().clone(), array.dtype()) }

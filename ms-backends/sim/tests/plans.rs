@@ -101,7 +101,7 @@ fn device(id: u16) -> (SimBackend, &'static Simulation) {
     (SimBackend::new(id).expect("it exists"), SimBackend::simulation(id).expect("it exists"))
 }
 
-/// Results equal those of the CPU. While a plan runs, the device holds its intermediate values. Afterwards it holds as
+/// Results equal the CPU's. While a plan runs, the device holds its intermediate values. Afterwards it holds as
 /// much memory as before.
 #[test]
 fn plans_run_in_the_memory_of_the_device() {

@@ -143,7 +143,7 @@ impl Graph {
         self.nodes.iter().enumerate().map(|(i, node)| (NodeId(i as u32), node))
     }
 
-    /// Returns the number of nodes, without those of regions.
+    /// Returns the number of nodes, without nodes of regions.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }

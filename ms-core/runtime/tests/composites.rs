@@ -7,7 +7,8 @@ use ms_core::ir::{Graph, Node, Precision};
 use ms_core::ops::{
     COMPOSITES, Derivative, Lane, OpDef, Sample, SampleInput, definition, evaluate_graph, infer, verify,
 };
-use ms_core::optimize::{Kept, PassContext, optimize};
+use ms_core::optimize::{PassContext, optimize};
+use ms_core::target::Kept;
 use ms_core::tensor::{Array, Attr, DType, Dim, Op, Type};
 use ms_core::transform::{jvp, value_and_grad, vmap};
 

@@ -10,7 +10,8 @@
 
 use ms_core::ir::{Graph, Node, Type, ValueId};
 use ms_core::ops::AxisOrder;
-use ms_core::optimize::{Contracted, Images, Pass, PassContext, optimize, optimize_with, pass_by_name};
+use ms_core::optimize::{Pass, PassContext, optimize, optimize_with, pass_by_name};
+use ms_core::target::{Contracted, Images};
 use ms_core::tensor::{Array, Attr, Attrs, DType, Literal, Scalar};
 use ms_core::{Code, Error, ops, with_element};
 use std::fs;

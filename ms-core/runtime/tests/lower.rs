@@ -9,12 +9,11 @@ mod cost_of_gradients;
 mod horizontal;
 
 use ms_core::ir::{Inst, Math, Precision};
-use ms_core::lower::{
-    Budget, ContractionResult, EpilogueLimits, EpilogueLoops, LowerOptions, Native, Plan, PlanNames, PlanStep,
-    RepeatLimits, Target, lower, lower_traced,
-};
+use ms_core::lower::{ContractionResult, EpilogueLoops, LowerOptions, Plan, PlanNames, PlanStep, lower, lower_traced};
 use ms_core::ops::{AxisOrder, COMPOSITES, CONV, OpDef, einsum, parse_graph};
-use ms_core::optimize::{Contracted, Images, Kept, PassContext, optimize};
+use ms_core::optimize::{PassContext, optimize};
+use ms_core::target::{Budget, EpilogueLimits, Native, RepeatLimits, Target};
+use ms_core::target::{Contracted, Images, Kept};
 use ms_core::tensor::{DType, Op, Type};
 use ms_core::trace::build;
 use ms_core::transform::value_and_grad;

@@ -133,7 +133,7 @@ macro_rules! scores {
     ($($(#[$about:meta])* $name:ident, $text:literal, $of_class:expr;)*) => {$(
         $(#[$about])*
         ///
-        /// Predictions and targets are those of [`ConfusionMatrix`]. Zero divided by zero is zero. The result is the
+        /// Predictions and targets are as in [`ConfusionMatrix`]. Zero divided by zero is zero. The result is the
         /// unweighted mean over classes unless [`average`](Self::average) sets a different reduction.
         #[derive(Clone, Debug)]
         pub struct $name {

@@ -57,7 +57,7 @@ unsafe impl Driver for CpuDriver {
 
     #[inline]
     unsafe fn launch(&self, (): &mut (), kernel: &Self::Kernel, block: &[u64]) -> Result<()> {
-        // SAFETY: the conditions of `Driver::launch` are those of `KernelCode::call`.
+        // SAFETY: `Driver::launch` has the same conditions as `KernelCode::call`.
         unsafe { kernel.call(block) };
         Ok(())
     }
@@ -100,7 +100,7 @@ unsafe impl Driver for CpuDriver {
         operands: &[MemoryView],
         results: &[MemoryView],
     ) -> Result<()> {
-        // SAFETY: the contract of `library` is that of `library_with` without epilogues.
+        // SAFETY: `library` has the contract of `library_with` without epilogues.
         unsafe { self.library_with(&mut (), call, operands, results, &[]) }
     }
 

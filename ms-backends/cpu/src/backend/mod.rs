@@ -25,8 +25,9 @@ use ms_core::exec::{
     PlanProgram, Roof, StepCode, unavailable,
 };
 use ms_core::ir::{Graph, Kernel};
+use ms_core::lower::Plan;
 use ms_core::lower::eager::Step;
-use ms_core::lower::{Plan, Target};
+use ms_core::target::Target;
 use ms_core::tensor::{Device, DeviceKind};
 use once_cell::sync::OnceCell;
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};

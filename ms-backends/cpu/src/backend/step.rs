@@ -51,7 +51,7 @@ pub struct LibraryStep {
 // arrays.
 unsafe impl StepCode for LibraryStep {
     unsafe fn run(&self, _: &[u64], operands: &[&Array], results: &[Array]) -> Result<()> {
-        // SAFETY: the conditions of `StepCode::run` for operands and results are those of `library::run`.
+        // SAFETY: for operands and results, `StepCode::run` has the conditions of `library::run`.
         unsafe { library::run(self.arithmetic, self.op, &self.attrs, operands, results) }
     }
 }

@@ -8,7 +8,7 @@
 //! position-independent and self-contained. Its bytes can be stored, concatenated with others at 64-byte boundaries,
 //! and mapped at any address.
 //!
-//! Results equal those of the interpreter bit for bit, except for NaN payloads.
+//! Results are bit-identical to the interpreter's, except for NaN payloads.
 
 mod alloc;
 mod emit;

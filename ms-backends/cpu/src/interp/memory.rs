@@ -49,7 +49,7 @@ pub unsafe fn gather(frame: &Frame<'_>, out: usize, param: ParamId, position: Va
             *address = first.wrapping_add_signed(lane).wrapping_add_signed((at * stride) as isize);
         }
     }
-    // SAFETY: each address is zero, or that of an element at a position in `0..extent`, which is valid for reads. No
+    // SAFETY: each address is zero, or points to an element at a position in `0..extent`, which is valid for reads. No
     // element lies at address zero.
     unsafe { read(frame, out, param, Lanes::Anywhere(addresses)) }
 }

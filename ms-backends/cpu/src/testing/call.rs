@@ -245,7 +245,7 @@ impl Call {
         // Only the low bytes of an immediate's word are significant.
         words.extend(immediates.map(|(it, _)| it.bits(0) | self.guard & !it.mask()));
         words.extend(&self.bases);
-        // SAFETY: operands have an element for every step of the loops, and `code` is that of the call's kernel.
+        // SAFETY: operands have an element for every step of the loops, and `code` is compiled from the call's kernel.
         unsafe { code.call(&words) };
     }
 

@@ -180,7 +180,7 @@ unsafe impl KernelCode for Parallel {
 // SAFETY: every point is computed by exactly one call of `code`, which implements the kernel.
 unsafe impl StepCode for Parallel {
     unsafe fn run(&self, block: &[u64], _: &[&Array], _: &[Array]) -> Result<()> {
-        // SAFETY: the conditions of `StepCode::run` for a kernel's block are those of `KernelCode::call`.
+        // SAFETY: for a kernel's block, `StepCode::run` has the conditions of `KernelCode::call`.
         unsafe { self.run_block(block) };
         Ok(())
     }

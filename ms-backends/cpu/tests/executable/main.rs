@@ -362,7 +362,7 @@ fn artifacts_are_for_their_instruction_set_and_plan() {
     let mut program = (*PlanProgram::of(&artifact).expect("the backend made it")).clone();
     program.plan.kernels.swap(0, 1);
     assert_eq!(code(&program.clone().artifact(artifact.code.clone())), Some(Code::Backend));
-    // The interface must be that of the plan.
+    // The interface must match the plan.
     program.plan.kernels.swap(0, 1);
     program.plan.routines[0].outputs.swap(0, 1);
     assert_eq!(code(&stored(&program.artifact(artifact.code.clone()).program.to_bytes())), Some(Code::Backend));

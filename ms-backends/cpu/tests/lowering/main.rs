@@ -6,12 +6,11 @@ use graphs::{Builder, Random, array, random_graph, random_layers, sizes};
 use ms_core::error::Code;
 use ms_core::exec::{Backend, CompileOptions, PlanProgram, reference};
 use ms_core::ir::{Graph, Kernel, LaneAxis, Math, Node, Precision, Role, Scope, Type, ValueId};
-use ms_core::lower::{
-    ContractionResult, Epilogue, EpilogueLimits, EpilogueLoops, KernelCall, LowerOptions, Native, Plan, PlanStep,
-    Target, lower,
-};
+use ms_core::lower::{ContractionResult, Epilogue, EpilogueLoops, KernelCall, LowerOptions, Plan, PlanStep, lower};
 use ms_core::ops::{COMPOSITES, infer, parse_graph};
-use ms_core::optimize::{Kept, PassContext, optimize};
+use ms_core::optimize::{PassContext, optimize};
+use ms_core::target::Kept;
+use ms_core::target::{EpilogueLimits, Native, Target};
 use ms_core::tensor::{Array, Attr, Attrs, DType, Literal, Scalar};
 use ms_cpu::{CpuBackend, Isa, TARGET};
 use std::sync::LazyLock;

@@ -3,8 +3,8 @@
 use super::program::{Artifact, CompileOptions};
 use super::roof::{Exceeded, Roof};
 use super::waits::Waits;
-use crate::lower::Target;
 use crate::lower::eager::Step;
+use crate::target::Target;
 use ms_ir::Graph;
 use ms_ir::data::{Array, Device, DeviceKind, MemorySpace};
 use ms_ir::environment;

@@ -24,7 +24,7 @@ use std::sync::Arc;
 /// - [`Driver::condition`] and [`Driver::numbers`] read values that decide which steps are issued next. They submit and
 ///   wait. Such reads are the [`Waits`](super::Waits) of a plan.
 /// - An argument block is valid during the call only, and so are views; data shared with later work is in an [`Arc`].
-/// - A step that fails on its operands fails later. Its error is that of [`LibraryCall::explained`] and [`Check::run`],
+/// - A step that fails on its operands fails later. Its error comes from [`LibraryCall::explained`] and [`Check::run`],
 ///   with the op and its node. Later steps do not run: see [`Streams`](ms_ir::data::Streams).
 /// - [`Driver::free`] receives memory that a run releases before its steps are submitted. The arena is an exception: it
 ///   is dropped after everything is submitted, and freed in stream order.
@@ -127,7 +127,7 @@ pub unsafe trait Driver: Send + Sync {
     ) -> Result<()>;
 
     /// Issues a contraction and its epilogues, the kernels that compute with its result. They run in order: each runs
-    /// on a tile of the result before the next one does. Drivers with a [target](crate::lower::Target::epilogues)
+    /// on a tile of the result before the next one does. Drivers with a [target](crate::target::Target::epilogues)
     /// without epilogues need not implement this.
     ///
     /// # Safety
@@ -203,7 +203,7 @@ pub unsafe trait Driver: Send + Sync {
         results: &[MemoryView],
         epilogues: &[EpilogueCall<'_, Self::Kernel>],
     ) -> Result<()> {
-        // SAFETY: this method's contract includes that of `library` for the op and that of `launch` for each kernel.
+        // SAFETY: this method's contract includes `library`'s for the op and `launch`'s for each kernel.
         unsafe {
             self.library(commands, call, operands, results)?;
             epilogues.iter().try_for_each(|it| self.launch(commands, it.kernel, it.block))

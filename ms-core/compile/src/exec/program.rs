@@ -1,7 +1,8 @@
 //! Defines compiled graphs: their interface to callers, and the program of the backend that compiled them.
 
 use super::waits::Waits;
-use crate::lower::{LowerOptions, Plan, PlanNames, PlanStep, Target, lower_traced};
+use crate::lower::{LowerOptions, Plan, PlanNames, PlanStep, lower_traced};
+use crate::target::Target;
 use ms_ir::error::{Code, Error, Result};
 use ms_ir::stored::{Reader, Stored, stored};
 use ms_ir::{Graph, Precision, Type};
@@ -11,7 +12,7 @@ use std::sync::Arc;
 /// Options of a compilation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CompileOptions<'a> {
-    /// The precision. With [`Precision::Strict`], results equal those of op-by-op execution to the bit, on every
+    /// The precision. With [`Precision::Strict`], results are bit-identical to op-by-op execution, on every
     /// device.
     pub precision: Precision,
     /// Whether to compile kernels even if this process has the code of equal ones, to compare it with stored code.

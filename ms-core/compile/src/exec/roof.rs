@@ -16,7 +16,7 @@ pub struct Roof {
     /// Peak f32 operations per second. A fused multiply-add counts as two.
     pub operations: f64,
     /// Peak bytes per second, by the number of bytes that a step accesses, ascending. Small sizes fit in caches, and
-    /// the last rate is that of memory.
+    /// the last rate is the bandwidth of memory.
     pub bytes: Vec<(u64, f64)>,
 }
 

@@ -273,7 +273,7 @@ unsafe impl<D: Driver> Driver for Watched<'_, D> {
     }
 
     unsafe fn launch(&self, commands: &mut Self::Commands, kernel: &Self::Kernel, block: &[u64]) -> Result<()> {
-        // SAFETY: the arguments are those of this call, so the conditions of `launch` hold.
+        // SAFETY: the arguments are passed on unchanged, so the conditions of `launch` hold.
         let issue = |commands: &mut D::Commands| unsafe { self.0.launch(commands, kernel, block) };
         self.timed(commands, issue, || What::kernel(self.0.view(kernel), block))
     }
@@ -283,7 +283,7 @@ unsafe impl<D: Driver> Driver for Watched<'_, D> {
         commands: &mut Self::Commands,
         launches: &[KernelLaunch<'_, Self::Kernel>],
     ) -> Result<()> {
-        // SAFETY: the arguments are those of this call, so the conditions of `launch_together` hold.
+        // SAFETY: the arguments are passed on unchanged, so the conditions of `launch_together` hold.
         let issue = |commands: &mut D::Commands| unsafe { self.0.launch_together(commands, launches) };
         let what = || {
             let mut work = Work::default();
@@ -309,7 +309,7 @@ unsafe impl<D: Driver> Driver for Watched<'_, D> {
         operands: [ContractionOperand<'_>; 2],
         result: u64,
     ) -> Result<()> {
-        // SAFETY: the arguments are those of this call, so the conditions of `contract` hold.
+        // SAFETY: the arguments are passed on unchanged, so the conditions of `contract` hold.
         let issue = |commands: &mut D::Commands| unsafe { self.0.contract(commands, contraction, operands, result) };
         let what = || What {
             name: work::contraction_name(contraction),
@@ -327,7 +327,7 @@ unsafe impl<D: Driver> Driver for Watched<'_, D> {
         operands: [ContractionOperand<'_>; 2],
         epilogues: &[EpilogueCall<'_, Self::Kernel>],
     ) -> Result<()> {
-        // SAFETY: the arguments are those of this call, so the conditions of `contract_with` hold.
+        // SAFETY: the arguments are passed on unchanged, so the conditions of `contract_with` hold.
         let issue =
             |commands: &mut D::Commands| unsafe { self.0.contract_with(commands, contraction, operands, epilogues) };
         let what = || {
@@ -354,7 +354,7 @@ unsafe impl<D: Driver> Driver for Watched<'_, D> {
         operands: &[MemoryView],
         results: &[MemoryView],
     ) -> Result<()> {
-        // SAFETY: the conditions of `library` are those of `library_with` without epilogues.
+        // SAFETY: `library` has the conditions of `library_with` without epilogues.
         unsafe { self.library_with(commands, call, operands, results, &[]) }
     }
 
@@ -366,7 +366,7 @@ unsafe impl<D: Driver> Driver for Watched<'_, D> {
         results: &[MemoryView],
         epilogues: &[EpilogueCall<'_, Self::Kernel>],
     ) -> Result<()> {
-        // SAFETY: the arguments are those of this call, so the conditions of `library_with` hold.
+        // SAFETY: the arguments are passed on unchanged, so the conditions of `library_with` hold.
         let issue =
             |commands: &mut D::Commands| unsafe { self.0.library_with(commands, call, operands, results, epilogues) };
         let what = || {
@@ -377,7 +377,7 @@ unsafe impl<D: Driver> Driver for Watched<'_, D> {
     }
 
     unsafe fn check(&self, commands: &mut Self::Commands, check: &Arc<Check>, operand: &MemoryView) -> Result<()> {
-        // SAFETY: the operand is that of this call: initialised, and written by nothing else.
+        // SAFETY: the operand is passed on unchanged: initialised, and written by nothing else.
         let issue = |commands: &mut D::Commands| unsafe { self.0.check(commands, check, operand) };
         let what = || {
             let ty = operand.ty();
@@ -389,7 +389,7 @@ unsafe impl<D: Driver> Driver for Watched<'_, D> {
     }
 
     unsafe fn copy(&self, commands: &mut Self::Commands, from: u64, to: u64, bytes: usize) -> Result<()> {
-        // SAFETY: the ranges are those of this call: live and disjoint, with no other accesses that conflict.
+        // SAFETY: the ranges are passed on unchanged: live and disjoint, with no other accesses that conflict.
         let issue = |commands: &mut D::Commands| unsafe { self.0.copy(commands, from, to, bytes) };
         let work = Work { operations: 0, bytes: 2 * bytes as u64 };
         self.timed(commands, issue, || What { work, ..What::unknown("copy") })
@@ -406,7 +406,7 @@ unsafe impl<D: Driver> Driver for Watched<'_, D> {
     }
 
     unsafe fn numbers(&self, commands: &mut Self::Commands, at: &[u64], to: &mut [u64]) -> Result<()> {
-        // SAFETY: the addresses are those of this call: initialised numbers that nothing writes.
+        // SAFETY: the addresses are passed on unchanged: initialised numbers that nothing writes.
         unsafe { self.0.numbers(&mut commands.own, at, to) }
     }
 

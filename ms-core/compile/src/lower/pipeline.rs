@@ -30,7 +30,7 @@ use std::cell::RefCell;
 pub struct LowerOptions {
     /// Whether ops share kernels. Fusion changes no bit of the results.
     pub fuse: bool,
-    /// The precision. With [`Precision::Strict`], results equal those of op-by-op execution to the bit, on every
+    /// The precision. With [`Precision::Strict`], results are bit-identical to op-by-op execution, on every
     /// device. Otherwise `a * b + c` within a kernel is rounded once, and the target's native functions are used.
     /// Reductions and contractions then add their terms in the fastest order, with factors as exact as the precision
     /// requires.

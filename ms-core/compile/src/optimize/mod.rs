@@ -24,7 +24,6 @@ mod pass;
 mod uniform;
 mod views;
 
-pub use crate::target::{Contracted, Images, Kept};
 pub use algebra::Algebra;
 pub use branches::Branches;
 pub use constant_folding::ConstantFolding;

@@ -1,6 +1,6 @@
 //! Defines passes, their settings and their statistics.
 
-use super::{Images, Kept};
+use crate::target::{Images, Kept};
 use ms_ir::{Graph, Precision};
 use std::borrow::Cow;
 use std::fmt;

@@ -10,7 +10,7 @@ pub struct Kept {
     pub op: Op,
     /// The dtype of its first operand and of all other float operands.
     pub dtype: DType,
-    /// Whether its results equal those of the body bit by bit, so that it is also legal in strict precision.
+    /// Whether its results are bit-identical to the body's, so that it is also legal in strict precision.
     pub strict: bool,
 }
 

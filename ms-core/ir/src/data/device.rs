@@ -85,7 +85,7 @@ impl fmt::Debug for DeviceKind {
     }
 }
 
-/// A device: its kind, and its number among those of the kind.
+/// A device: its kind, and its number within the kind.
 ///
 /// The text form is `cpu`, `cuda:0`, `sim:1`. The names of MindSpore parse as well, in upper or lower case: `CPU`,
 /// `GPU` for `cuda`, `Ascend`. Without a number, it is the first device.

@@ -399,7 +399,7 @@ impl Error {
         fmt::from_fn(|f| self.write(f, "warning"))
     }
 
-    /// Returns the code whose page explains the error: for several errors, that of the first.
+    /// Returns the code whose page explains the error: for several errors, the first one's.
     fn explained(&self) -> Code {
         self.0.related.first().map_or(self.0.code, Error::explained)
     }

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! - The *extent* of a loop is its number of iterations. A call writes nothing if an extent of the result is zero.
-//! - The *address* of a param is that of its element at the first iteration of all loops. A *stride* is the distance in
+//! - The *address* of a param points to its element at the first iteration of all loops. A *stride* is the distance in
 //!   bytes to its element at the next iteration of a loop; it may be negative. The stride along the lanes must match
 //!   [`Param::step`], unless there is one lane.
 //! - A param of [`Role::Position`] is an iota and is not materialised. The element at address `a` is `a / 8`, as in an
@@ -23,7 +23,7 @@
 //!   the other bytes are not read. It has neither address nor strides, and all iterations read the same number. So one
 //!   kernel serves different numbers, and a number needs no memory.
 //! - An [indexed](Role::Indexed) param has an axis besides the loops, which [`Inst::Gather`] indexes with a value that
-//!   the body computes. The param's address is that of index zero of that axis.
+//!   the body computes. The param's address is at index zero of that axis.
 //! - The *base* of a loop is the index of its first iteration: [`Inst::Index`] is the base plus the number of
 //!   iterations so far. It is zero for a whole call. A caller may partition a loop over the result into several calls.
 //!   It passes each part its extent, advances the addresses, and adds to the base; the parts then compute the same as
@@ -92,8 +92,8 @@
 //!          | "carry" value
 //! ```
 //!
-//! Names are arbitrary; a printed buffer has the number of its [`ParamId`], a value that of its [`Val`].
-//! Dtypes of results are inferred from the operands, so that only those of constants are written.
+//! Names are arbitrary; a printed buffer has the number of its [`ParamId`], a value the number of its [`Val`].
+//! Dtypes of results are inferred from the operands, so only constants have a written dtype.
 
 mod build;
 mod check;

@@ -48,7 +48,7 @@ pub fn write_element(bits: u64, dtype: DType, f: &mut impl Write) -> fmt::Result
             f.write_str("nan")?;
             if bits == Scalar::Float(f64::NAN).to_bits(dtype) { Ok(()) } else { write!(f, ":{bits:#x}") }
         }
-        // Uses the shortest digits of the narrow dtype, not those of its value as f64.
+        // Uses the shortest digits of the narrow dtype, not the digits of its value as f64.
         Scalar::Float(it) if dtype != DType::F64 => write!(f, "{:?}", it as f32),
         Scalar::Float(it) => write!(f, "{it:?}"),
         other => write!(f, "{other}"),

@@ -6,6 +6,7 @@
 pub use ms_compile::optimize::*;
 pub use ms_trace::passes::{Composites, Layouts, LoopProducts};
 
+use ms_compile::target::Images;
 use ms_ir::{Graph, subgraphs};
 use ms_trace::passes::has_contracted;
 
@@ -71,6 +72,7 @@ pub fn optimize_watched(graph: Graph, context: &PassContext, watch: Watch<'_>) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ms_compile::target::Contracted;
     use ms_ops::ops::{AxisOrder, parse_graph};
 
     fn report(text: &str, images: Images) -> Report {

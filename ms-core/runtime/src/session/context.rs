@@ -42,7 +42,7 @@ pub struct Context {
     /// The kind of device for new tensors, and for ops without operands: `cpu`, or a kind that the backends of the
     /// program add. `MS_DEVICE_TARGET` sets it by name, with a number if it is not the first device: `sim:1`.
     pub device_target: DeviceKind,
-    /// The number of the device among those of its kind.
+    /// The number of the device within its kind.
     pub device_id: u16,
     /// Whether annotated code compiles at all; `MS_JIT=0` turns it off for debugging.
     pub jit: bool,

@@ -1,4 +1,4 @@
-//! Determines the device on which an op or a compiled function runs: that of its operands.
+//! Determines the device on which an op or a compiled function runs: the device of its operands.
 //!
 //! Operands of rank zero follow the others, as host scalars do. Without other operands, the device of the settings is
 //! used.

@@ -51,7 +51,7 @@ pub fn profile<R>(f: impl FnOnce() -> R) -> (R, Profile) {
 }
 
 /// Returns the roofline of the device of the settings; `None` if its backend does not measure it. The first call
-/// measures all rates, and each later call measures that of operations again. Other programs may use the processor
+/// measures all rates, and each later call measures the rate of operations again. Other programs may use the processor
 /// meanwhile, so the best rate counts.
 ///
 /// ```

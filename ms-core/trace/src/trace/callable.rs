@@ -28,7 +28,7 @@ pub trait Apply<'a> {
 
 /// A cell with zero, two or more arguments, as a field of another cell: the callee of `self.attn(&q, &k)`.
 ///
-/// `#[cell]` implements it. The lifetime is that of borrowed arguments.
+/// `#[cell]` implements it. `'a` is the lifetime of borrowed arguments.
 pub trait ApplyAll<'a> {
     /// The arguments, as a tuple.
     type Arguments;

@@ -133,7 +133,7 @@ pub trait Hooks: Arg {
     }
 
     /// Registers a function of the gradient of the result, which runs before gradients are pulled back through the
-    /// cell. The gradient that it returns replaces that of the result. It is called for each tensor of the result.
+    /// cell. The gradient that it returns replaces the result's. It is called for each tensor of the result.
     ///
     /// # Panics
     /// See [`Hooks::register_forward_pre_hook`]. Gradients raise [`Code::Shape`] if the hook returns another type.
@@ -146,7 +146,7 @@ pub trait Hooks: Arg {
     }
 
     /// Registers a function of the gradient of the argument, which runs after gradients were pulled back through the
-    /// cell. The gradient that it returns replaces that of the argument. It is called for each tensor of the arguments
+    /// cell. The gradient that it returns replaces the argument's. It is called for each tensor of the arguments
     /// that has a gradient. The first cell has none if gradients are only those of its parameters.
     ///
     /// # Panics

@@ -52,7 +52,7 @@ impl TypeKey {
         self.name
     }
 
-    /// Returns the path of the function; for a closure, that of the enclosing function.
+    /// Returns the path of the function; for a closure, the path of the enclosing function.
     pub fn path(self) -> &'static str {
         self.name.strip_suffix("::{{closure}}").unwrap_or(self.name)
     }

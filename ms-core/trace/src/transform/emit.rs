@@ -19,12 +19,12 @@ pub(super) fn emit(control: &Control, regions: &[Arc<Graph>], inputs: &[Tensor])
     tracer().control(control, regions.into(), inputs, Location::caller())
 }
 
-/// Returns whether a type is that of a stack: its first axis has a size known only at run time.
+/// Returns whether a type is a stack's: the size of its first axis is known only at run time.
 pub(super) fn is_stack(ty: &Type) -> bool {
     ty.dims.first() == Some(&Dim::DYNAMIC)
 }
 
-/// Returns zeros of a type that is not that of a stack.
+/// Returns zeros of a type that is not a stack's.
 pub(super) fn zeros(ty: &Type) -> Tensor {
     ops::full_of(ty.dims.clone(), 0, ty.dtype)
 }

@@ -19,7 +19,7 @@ use std::panic::Location;
 use std::sync::Arc;
 
 /// Returns the graph that computes the outputs of `graph`, then the tangents of the float outputs among the first
-/// `results`. Its inputs are those of `graph`, then the tangents of the inputs `wrt`.
+/// `results`. Its inputs are the inputs of `graph`, then the tangents of the inputs `wrt`.
 ///
 /// # Errors
 /// [`Code::NoGradient`] when an op on the path has no derivative.

@@ -17,7 +17,7 @@ use ms_ops::ops::{Control, Loop, constant_node};
 use ms_ops::tensor::{DType, Literal, Tensor, Type};
 use std::sync::Arc;
 
-/// The components of the backward scan. Positions are those of the body's inputs.
+/// The components of the backward scan. Positions refer to the body's inputs.
 struct Backward {
     parts: Differentiated,
     /// Carries that have gradients.

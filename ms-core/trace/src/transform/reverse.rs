@@ -388,7 +388,7 @@ impl Replay {
     }
 }
 
-/// Returns the operand positions of stacks in the regions of a node, each with that of its length.
+/// Returns the operand positions of stacks in the regions of a node, each with the position of its length.
 pub(super) fn lengths_inside(node: &Node) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     for region in &node.regions {

@@ -32,7 +32,7 @@ pub fn is_decided(graph: &Graph) -> bool {
             for (_, node) in part.nodes() {
                 let inputs: Vec<&Type> = node.inputs.iter().map(|&id| part.ty(id)).collect();
                 if node.attrs.is_symbolic() || inputs.iter().any(|it| it.is_symbolic()) {
-                    // Errors are those of the sizes of a call.
+                    // Errors are about the sizes of a call.
                     let _types = ops::infer(ops::definition(node.op), &node.attrs, &node.regions, &inputs);
                 }
             }

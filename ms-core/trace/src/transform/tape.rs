@@ -144,7 +144,7 @@ impl Gradients {
         Ok(())
     }
 
-    /// Adds terms of the gradients of those of `slots` that are present.
+    /// Adds terms of the gradients of the `slots` that are present.
     ///
     /// # Errors
     /// The errors of the addition.

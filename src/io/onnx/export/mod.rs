@@ -16,7 +16,8 @@ use crate::io::replace::replace;
 use crate::io::state_dict::{refuse, row_major};
 use ms_core::error::in_op;
 use ms_core::ir::Graph;
-use ms_core::optimize::{Kept, PassContext, optimize};
+use ms_core::optimize::{PassContext, optimize};
+use ms_core::target::Kept;
 use ms_core::{Code, DType, Error, Result, ops, transform};
 use names::Names;
 use std::path::Path;
@@ -29,7 +30,7 @@ impl ExportedFunction {
     /// Writes an ONNX model with opset version 18. Its inputs have the names and sizes of the function's inputs. Its
     /// outputs are called `output`, or `output_0`, `output_1` and so on.
     ///
-    /// Results equal those of `ms` up to rounding. Bounds checks of indices and classes, which `ms` makes at their use,
+    /// Results equal `ms`'s up to rounding. Bounds checks of indices and classes, which `ms` makes at their use,
     /// are left to the runtime.
     ///
     /// ```

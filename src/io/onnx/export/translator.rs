@@ -1,4 +1,4 @@
-//! Translates the values of a graph to those of an ONNX model.
+//! Translates the values of a graph to values of an ONNX model.
 
 use super::message::{self, Attribute};
 use super::names::Names;

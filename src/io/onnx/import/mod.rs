@@ -136,7 +136,7 @@ fn fold<'a>(graph: &'a Graph, constants: &mut HashMap<&'a str, Value>) {
     }
 }
 
-/// Converts a name to that of a symbol: letters, digits and `_`.
+/// Converts a name to a symbol's: letters, digits and `_`.
 fn symbol(name: &str) -> String {
     let letter = |it: char| if it.is_ascii_alphanumeric() { it } else { '_' };
     let name: String = name.chars().map(letter).collect();

@@ -76,7 +76,7 @@ impl Select<'_> {
         (0..self.kernel.stages.len()).any(|i| self.slices(self.kernel.stage_range(i)).is_some())
     }
 
-    /// Selects the instructions of a stage with blocked reductions. `reductions` are those of each copy of the body.
+    /// Selects the instructions of a stage with blocked reductions, given the `reductions` of each copy of the body.
     pub fn blocked_stage(
         &mut self,
         range: Range<usize>,

@@ -101,7 +101,7 @@ struct Select<'k> {
     program: Program,
     positions: Positions,
     exponentials: Exponentials,
-    /// For each copy of the body, the register of each selected value. Missing values are those of the first copy.
+    /// For each copy of the body, the register of each selected value. A missing value is the first copy's.
     values: Vec<Vec<Option<VReg>>>,
     /// The copy of the body that is being selected.
     copy: usize,

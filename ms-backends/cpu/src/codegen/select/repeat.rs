@@ -84,7 +84,7 @@ impl Select<'_> {
         Carry { at, location, size }
     }
 
-    /// Returns the lanes of a value in a vector register. Its dtype is that of carry `at`.
+    /// Returns the lanes of a value in a vector register. It has the dtype of carry `at`.
     fn in_vector(&mut self, at: usize, value: Val) -> VReg {
         let value = self.value(value);
         let is_mask = self.kernel.types[at] == DType::Bool && self.avx512();

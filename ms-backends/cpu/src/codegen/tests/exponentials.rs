@@ -26,7 +26,7 @@ fn exponential(dtype: DType, is_negative: bool) -> Kernel {
     TARGET.expand(builder.finish())
 }
 
-/// Compares the exponentials of elements with the given bits to those of the interpreter.
+/// Compares exponentials with the interpreter's, for elements with the given bits.
 fn check(dtype: DType, calls: usize, bits: impl Fn(usize) -> u64) {
     for kernel in [false, true].map(|it| exponential(dtype, it)) {
         let interpreted = Interpreted::new(kernel.clone());

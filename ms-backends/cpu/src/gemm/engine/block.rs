@@ -175,7 +175,7 @@ impl Product {
     /// `output_tiles` are the output tiles that epilogues read; the flag says that they tile the transposed result.
     ///
     /// # Safety
-    /// The conditions of [`Product::run`] hold, and the micro-panels are those of the operands.
+    /// The conditions of [`Product::run`] hold, and the micro-panels pack the operands.
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for packed operands or for output tiles.

@@ -178,7 +178,7 @@ impl<S: Sink<T>, T: Number, L: AsRef<[usize]>, const INDICES: bool, const NANS: 
     }
 }
 
-/// Finds the largest elements of a row of windows from those of its columns.
+/// Finds the maxima of a row of windows from the maxima of its columns.
 #[inline(always)]
 fn across<S: Sink<T>, T: Number, const STRIDE: usize, const INDICES: bool, const NANS: bool>(
     pool: &Pool,

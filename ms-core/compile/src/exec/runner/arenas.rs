@@ -1,7 +1,7 @@
 //! Manages arenas, one for each run in flight.
 //!
 //! On the host, executables cache small arenas, and a pool that all executables share caches large ones. A function has
-//! an executable for each set of sizes, but the number of large arenas is only that of concurrent runs.
+//! an executable for each set of sizes, but there are only as many large arenas as concurrent runs.
 //!
 //! On a device, every run allocates an arena and releases it when the run is submitted. It is freed after the run in
 //! stream order, and the next run on the stream may get the same memory.

@@ -227,7 +227,7 @@ impl<D: Driver + 'static> PlanExecutable<D> {
         }
     }
 
-    /// Returns the memory of every output: that of a donated input if it may be reused, or a new allocation.
+    /// Returns the memory of every output: a donated input's if it may be reused, or a new allocation.
     ///
     /// # Safety
     /// Every element of the outputs is written before it is read.
@@ -262,7 +262,7 @@ impl<D: Driver + 'static> PlanExecutable<D> {
         read: &[&Array],
     ) -> Result<()> {
         let arrays = inputs.iter().map(A::borrow).chain(outputs);
-        // SAFETY: the addresses are those of inputs that fit the plan and of outputs without other accesses, by this
+        // SAFETY: the addresses point to inputs that fit the plan and to outputs without other accesses, by this
         // method's contract.
         self.submit(driver, |run| unsafe {
             run.read = ReadInputs::new(read);

@@ -23,7 +23,7 @@ pub(in crate::lower) struct Positions {
 }
 
 impl Positions {
-    /// Converts the axis to that of a kernel's operand.
+    /// Converts the axis to the axis of a kernel's operand.
     pub fn of_dtype(self, dtype: DType) -> IndexedAxis {
         IndexedAxis { stride: self.stride as i64 * dtype.size() as i64, extent: self.extent }
     }

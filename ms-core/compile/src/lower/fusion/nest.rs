@@ -163,7 +163,7 @@ impl Nest {
         let mut outside = 0;
         for (axis, it) in axes.iter().enumerate().filter(|(_, it)| it.size != 1) {
             let (loops, last) = if it.reduced { (&mut seq, &mut seq_axis) } else { (&mut par, &mut par_axis) };
-            // The run at the end is always a separate loop, because its order is that of the lanes.
+            // The run at the end is always a separate loop, because the lanes define its order.
             let mut fences = fences.iter().chain([&run]);
             let fenced = fences.any(|fence| last.is_some_and(|last| last < *fence) && *fence <= axis);
             loops.push(it.size, !fenced, stride(axis));

@@ -28,7 +28,7 @@ pub(in crate::lower) struct Arena {
     pub bytes: usize,
 }
 
-/// Assigns memory to each value, disjoint from that of all other values live at the same time. Takes the smallest free
+/// Assigns memory to each value, disjoint from all other values that are live at the same time. Takes the smallest free
 /// block that is large enough (best fit), or new space at the end. Values are ordered by their first step.
 pub(in crate::lower) fn plan(values: &[Lifetime]) -> Arena {
     debug_assert!(values.is_sorted_by_key(|it| it.first));

@@ -185,7 +185,7 @@ pub struct Argument {
     pub offset: usize,
     /// Bytes from one element to the next, by loop of the kernel.
     pub strides: SmallVec<[i64; 4]>,
-    /// The axis of a param that is [indexed](ms_ir::Role::Indexed). `offset` is that of the element at index zero.
+    /// The axis of a param that is [indexed](ms_ir::Role::Indexed). `offset` points to the element at index zero.
     pub axis: Option<IndexedAxis>,
 }
 

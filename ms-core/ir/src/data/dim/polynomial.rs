@@ -33,7 +33,7 @@ pub(super) struct Polynomial(pub(super) SmallVec<[(Factors, i64); 2]>);
 /// The minimum coefficient: its negation is an integer too.
 const LEAST: i64 = -i64::MAX;
 
-/// Every expression and symbol of the process. There are few: those of annotated functions.
+/// Every expression and symbol of the process. There are few, since only annotated functions declare symbols.
 #[derive(Default)]
 struct Table {
     expressions: Vec<Arc<Polynomial>>,

@@ -43,7 +43,7 @@ const SMALL_BLOCK: usize = 256;
 /// Blocks up to this size are cached at all.
 const KEPT_BLOCK: usize = 256 << 20;
 
-/// Bytes that the process caches, excluding those of threads.
+/// Bytes that the process caches, excluding the caches of threads.
 const KEPT_BYTES: usize = 512 << 20;
 
 /// Blocks from this size on are mapped as huge pages.

@@ -1,4 +1,4 @@
-//! Defines the memory of arrays: the host's, and that of devices, which backends implement.
+//! Defines the memory of arrays: of the host, and of devices, which backends implement.
 
 mod chunks;
 mod fences;

@@ -132,7 +132,7 @@ pub static RANDOM_UNIFORM: OpDef = OpDef {
     samples: || samples(DType::F32, [(-1.0).into(), 2.0.into()]),
 };
 
-/// Draws normal floats with a mean and a standard deviation. The method is that of Box and Muller in f64 (A note on the
+/// Draws normal floats with a mean and a standard deviation. The method is Box and Muller's in f64 (A note on the
 /// generation of random normal deviates, 1958).
 pub static RANDOM_NORMAL: OpDef = OpDef {
     info: OpInfo { number: 452, name: "random_normal", attrs: NormalAttrs::DECLARED },

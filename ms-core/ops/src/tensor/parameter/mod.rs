@@ -308,7 +308,7 @@ impl Parameter {
         debug_assert!(replaced.is_ok(), "every value is accepted");
     }
 
-    /// Stores a value like [`Parameter::store`] if its shape and dtype are those of the current value.
+    /// Stores a value like [`Parameter::store`] if it has the shape and dtype of the current value.
     ///
     /// # Errors
     /// The value, if its type differs.

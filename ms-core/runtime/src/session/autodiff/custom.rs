@@ -101,7 +101,7 @@ pub struct WithVjp<Args, F, B> {
     arguments: PhantomData<Args>,
 }
 
-/// The arguments of the backward function: those of the forward function, its result, and the gradient of the result.
+/// The arguments of the backward function: the forward function's arguments and result, and the gradient of the result.
 type Backward<Args, R> = <<Args as Followed<R>>::Longer as Followed<R>>::Longer;
 
 impl<Args, F, B> Transform<Args> for WithVjp<Args, F, B>
@@ -189,7 +189,7 @@ where
         Target::Parameter(parameter) => parameter.value(),
     };
     let targets: Vec<Tensor> = wrt.targets().iter().map(value).collect();
-    // The tensors of arguments, without those of parameters in between.
+    // The tensors of arguments, without the parameters in between.
     let of_arguments = |given: &[Tensor]| -> Vec<Tensor> {
         let tensors = wrt.targets().iter().zip(given).filter(|(target, _)| matches!(target, Target::Tensor(_)));
         tensors.map(|(_, it)| it.clone()).collect()

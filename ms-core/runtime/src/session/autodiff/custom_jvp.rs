@@ -25,7 +25,7 @@ pub struct WithJvp<Args, F, T> {
 /// The tangents of all arguments.
 type Tangents<Args> = <All as Select<Args>>::Gradient;
 
-/// The arguments of the tangent rule: those of the function, its result, and the tangents of the arguments.
+/// The arguments of the tangent rule: the function's arguments and result, and the tangents of the arguments.
 type Forward<Args, R> = <<Args as Followed<R>>::Longer as Followed<Tangents<Args>>>::Longer;
 
 impl<Args, F, T> Transform<Args> for WithJvp<Args, F, T>
@@ -99,7 +99,7 @@ where
     }
 }
 
-/// Converts the error of a gradient check to that of a tangent with a wrong type.
+/// Converts the error of a gradient check to the error of a tangent with a wrong type.
 fn of_tangent(error: &Error) -> Error {
     let message = error.report().message.replace("gradient", "tangent");
     Error::new(error.code(), message).with_op("custom_jvp").help("it has the shapes and the dtypes of the result")

@@ -150,7 +150,7 @@ impl Recording {
         }
     }
 
-    /// Returns the gradients of the targets, given those of the first tensors of the result.
+    /// Returns the gradients of the targets, given the gradients of the first tensors of the result.
     ///
     /// # Errors
     /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the path has no derivative.

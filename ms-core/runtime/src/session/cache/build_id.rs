@@ -49,7 +49,7 @@ impl Build {
         Some(Self { notes: Digest::of(&notes), files, identity, content: OnceLock::new() })
     }
 
-    /// Returns the linker's notes. They are equal for all processes of one build, and perhaps for those of others.
+    /// Returns the linker's notes. They are equal for all processes of one build, and perhaps across builds.
     pub fn notes(&self) -> &Digest {
         &self.notes
     }

@@ -256,8 +256,9 @@ impl At {
 mod tests {
     use super::*;
     use ms_compile::exec::{CompileOptions, Executable, StepCode};
+    use ms_compile::lower::Plan;
     use ms_compile::lower::eager::Step;
-    use ms_compile::lower::{Plan, Target};
+    use ms_compile::target::Target;
     use ms_ir::stored::Description;
 
     /// A different compiler, backend, target or setting has different entries. The test varies the parts that programs

@@ -54,12 +54,12 @@ impl Footprint {
         self.add(plan.constant_bytes + plan.steps * STEP_BYTES + artifact.code.as_ref().len());
     }
 
-    /// Returns the bytes, without those of parts.
+    /// Returns the bytes without parts.
     pub fn own_bytes(&self) -> usize {
         self.own.load(Ordering::Relaxed)
     }
 
-    /// Returns the bytes, including those of all parts.
+    /// Returns the bytes including all parts.
     pub fn bytes(&self) -> usize {
         self.all.load(Ordering::Relaxed)
     }

@@ -21,7 +21,7 @@ pub(in crate::session) struct PureEntry {
     pub compiled: Vec<u8>,
     /// The sources of its inputs.
     pub inputs: Vec<Input>,
-    /// The parameters that it writes, by their positions among those of the arguments.
+    /// The parameters that it writes, by their positions among the arguments' parameters.
     pub writes: Vec<usize>,
     /// The number of tensors in the result.
     pub results: usize,
@@ -154,7 +154,7 @@ impl PureSlot {
         });
     }
 
-    /// Returns the position of a parameter among those of the arguments.
+    /// Returns the position of a parameter among the arguments' parameters.
     pub fn position(&self, parameter: &Parameter) -> Option<usize> {
         self.places.get(&parameter.id()).copied()
     }

@@ -86,7 +86,7 @@ impl Exported {
         self.graph.to_string()
     }
 
-    /// Returns the graph. Its first inputs are those of the function, the others are the constants.
+    /// Returns the graph. Its first inputs are the function's, the others are the constants.
     pub fn graph(&self) -> &Graph {
         &self.graph
     }

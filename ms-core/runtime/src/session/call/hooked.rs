@@ -14,7 +14,7 @@ pub(super) struct Hooked {
     hooks: Vec<Arc<Hook>>,
     /// The tensors of the arguments.
     given: Vec<Tensor>,
-    /// The tensors that replace those of the arguments in the body.
+    /// The tensors that replace the arguments' tensors in the body.
     inputs: Vec<Tensor>,
     /// Whether each tensor has been substituted.
     entered: Vec<bool>,

@@ -15,7 +15,7 @@ pub trait CallObserver {
     fn ends(&self, path: &str, results: &[Tensor]);
 }
 
-/// An observer, and a number for its paths that differs from those of traces.
+/// An observer, and a number for its paths that differs from every trace's.
 type Observation = (u64, Rc<dyn CallObserver>);
 
 thread_local! {

@@ -145,7 +145,7 @@ impl Compilations {
         }
     }
 
-    /// Warns if a function is recompiled repeatedly. `facts` are those of a new version.
+    /// Warns if a function is recompiled repeatedly. `facts` describes the new version.
     pub fn check(&self, call: &Call, facts: Facts) {
         let warning = self.of(call, |it| {
             it.count += 1;

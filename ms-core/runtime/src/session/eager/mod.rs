@@ -145,7 +145,7 @@ fn run(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Resul
                 work.reads(&arrays)?;
                 let mut outputs = run_in(Some(backend), def, call, &operands)?;
                 if def.effects.any_of(Effects::ORDERED) {
-                    // The order is that of the stream, so the work after a failed op does not need its token.
+                    // The stream defines the order, so the work after a failed op does not need its token.
                     outputs[0] = Tensor::from_array(arrays[0].clone());
                 }
                 work.submitted(&arrays, outputs.iter().filter_map(Tensor::as_array), &[])?;
@@ -409,7 +409,7 @@ fn slices(backend: &dyn Backend, rule: SliceRule, call: &OpCall<'_>, operands: &
             }
         });
         let first = out.device_ptr().wrapping_add(slice.offset() * out.dtype().size());
-        // SAFETY: the loops are those of this operand, which is live, and of this slice of the fresh result.
+        // SAFETY: the loops were prepared for this operand, which is live, and for this slice of the fresh result.
         unsafe { ready.launch(call, [operand.device_ptr() as u64], &[], first)? };
     }
     Ok(())

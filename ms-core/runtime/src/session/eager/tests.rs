@@ -2,8 +2,8 @@
 
 use super::{Operands, run_fast, run_in};
 use ms_compile::exec::{Artifact, Backend, CompileOptions, Executable, StepCode};
-use ms_compile::lower::Target;
 use ms_compile::lower::eager::Step;
+use ms_compile::target::Target;
 use ms_ir::error::{Code, Error, Result};
 use ms_ir::{Graph, Kernel, Role};
 use ms_ops::ops::{self, ADD, CONCAT, CONV, GATHER, Lowering, MATMUL, OpDef, SELECT, SUM, Sample, definitions};

@@ -4,7 +4,8 @@ mod borders;
 
 use crate::trace;
 use borders::Bordered;
-use ms_compile::optimize::{Contracted, Pass, PassContext};
+use ms_compile::optimize::{Pass, PassContext};
+use ms_compile::target::Contracted;
 use ms_ir::{Graph, Memo, Node, Reducer, Rewriter, ValueId, Values};
 use ms_ops::ops::{
     self, AxisAttrs, AxisOrder, BROADCAST_TO, BroadcastToAttrs, CONCAT, Extents, FULL, ImageForm, ImageRule, Ints,

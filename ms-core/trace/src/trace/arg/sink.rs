@@ -200,7 +200,7 @@ impl CellId {
     }
 }
 
-/// Visits the parts of an [`Arg`](super::Arg). The methods are those of [`Sink`].
+/// Visits the parts of an [`Arg`](super::Arg). It has the methods of [`Sink`].
 pub trait Visitor {
     /// Visits a tensor.
     fn tensor(&mut self, tensor: &Tensor);

@@ -173,7 +173,7 @@ pub fn held<S>(name: &'static str) -> Held<S> {
     }
 }
 
-/// Creates the state of a variable that is dead after an arm that jumps. Its value is that of the other arm.
+/// Creates the state of a variable that is dead after an arm that jumps. It has the value of the other arm.
 #[inline]
 pub fn passing<S>(name: &'static str) -> Held<S> {
     Held { passes: true, ..held(name) }

@@ -1,4 +1,4 @@
-//! Separates the writes of backward functions from those of the enclosing functions.
+//! Separates the writes of backward functions from the writes of enclosing functions.
 
 use super::{Binding, Region, Trace, Tracer};
 use ms_ir::error::{Code, Error, Result};

@@ -159,7 +159,7 @@ impl State {
         self.frames.last_mut().expect("a trace has a frame until it is finished")
     }
 
-    /// Returns the type of the value of a slot here. Over lanes, it is that of one lane.
+    /// Returns the type of the value of a slot here. Over lanes, it is the type of one lane.
     pub fn held(&self, parameter: &Parameter) -> Type {
         let known = self.frames.iter().rev().find_map(|it| {
             let at = *it.slot_of.get(&parameter.id())?;

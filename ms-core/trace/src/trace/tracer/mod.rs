@@ -71,7 +71,7 @@ pub struct Tracer {
     live: LiveTrace,
     /// The maximum size in bytes of captured tensors that become constants. Larger ones become inputs.
     constants: usize,
-    /// The source location to which ops are attributed, if it differs from that of their call.
+    /// The source location to which ops are attributed, if it differs from the location of their call.
     location: Cell<Option<&'static Location<'static>>>,
     state: RefCell<State>,
 }

@@ -106,7 +106,7 @@ struct Batcher {
     regions: RefCell<FxHashMap<Key, Batched>>,
 }
 
-/// Returns whether a type is that of a stack.
+/// Returns whether a type is a stack's.
 fn is_stack(ty: &Type) -> bool {
     ty.dims.first() == Some(&Dim::DYNAMIC)
 }

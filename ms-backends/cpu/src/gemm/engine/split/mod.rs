@@ -10,7 +10,7 @@
 //! words.
 //!
 //! The reduction dimension of a left operand may run over the kernel taps of a convolution. Then each K block has one
-//! tap: first all taps of a K block of channels, then those of the next channels.
+//! tap: all taps of a K block of channels, then all taps of the next K block.
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;

@@ -2,7 +2,7 @@
 //!
 //! A single thread writes all elements of a row. A kernel that reads columns other than the one that it computes, such
 //! as adjacent slices of each row, can run on the same thread. This needs tiles with whole rows, and a kernel that
-//! reads no other rows. Its values are equal to those of the same kernel in a separate step.
+//! reads no other rows. The same kernel in a separate step computes equal values.
 
 use super::{Epilogue, Found, Read, Search, fits};
 use crate::lower::fusion::domain::{Domain, Part};

@@ -4,7 +4,7 @@
 //! kernels, the interpreter and every instruction set therefore agree bit for bit. Tests of this module check the
 //! documented error bounds.
 //!
-//! The methods are those of classic libraries: Cody and Waite 1980, and the FreeBSD msun library, whose argument
+//! The methods come from classic libraries: Cody and Waite 1980, and the FreeBSD msun library, whose argument
 //! reductions of `log`, `log1p` and `expm1` are used. `minimax.py` generates the coefficients.
 
 // Several fitted coefficients are close to famous constants.

@@ -116,7 +116,7 @@ impl Record {
         wanted
     }
 
-    /// Returns the tangents of `results`, given those of watched tensors. A result that no tangent reaches gets zeros.
+    /// Returns the tangents of `results`, given the tangents of watched tensors. They are zeros if no tangent arrives.
     ///
     /// # Errors
     /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the path has no derivative.
