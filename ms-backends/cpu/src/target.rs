@@ -1,8 +1,8 @@
 //! Defines the lowering target of the CPU.
 
-use ms_core::lower::{Budget, EpilogueLimits, RepeatLimits, Target};
 use ms_core::ops::{AxisOrder, BLOCKED_ATTENTION, BLOCKED_ATTENTION_GRAD, CONV, OpDef};
-use ms_core::optimize::{Contracted, Images, Kept};
+use ms_core::target::{Budget, EpilogueLimits, RepeatLimits, Target};
+use ms_core::target::{Contracted, Images, Kept};
 use ms_core::tensor::{DType, Op};
 
 /// The composites with native loops. The order of their sums differs from that of their bodies.
