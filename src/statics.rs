@@ -1,7 +1,7 @@
 //! Makes rustc report statics that annotated code reads.
 //!
 //! For types with interior mutability, `Named(&VALUE).read()` resolves to the deprecated [`ChangingStatic::read`].
-//! Method resolution finds it before [`FixedValue::read`], because it takes `self` by value and the latter by
+//! Method resolution finds it before [`FixedValue::read`], because it takes `self` by value and `FixedValue::read` by
 //! reference.
 
 use std::sync::atomic::{

@@ -6,6 +6,10 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicIsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use thread_time::thread_seconds;
+
+#[path = "common/thread_time.rs"]
+mod thread_time;
 
 /// The system's allocator, which counts the bytes in use.
 struct Counted;
@@ -296,12 +300,6 @@ fn chained(x: &Tensor, n: usize) -> Vec<Tensor> {
         all.push(&all[at - 1] + 1.0);
     }
     all
-}
-
-/// Returns the processor time of this thread in seconds, which excludes other processes.
-fn thread_seconds() -> f64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9
 }
 
 /// The time of compilation and of a run is linear in the number of tensors.

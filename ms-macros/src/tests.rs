@@ -1,7 +1,7 @@
 //! Compares expansions with snapshots (`MS_BLESS=1` updates them), and checks errors and broken input.
 
 use crate::diag::{Code, Diags};
-use crate::{Attribute, emit, fallback, print};
+use crate::{Attribute, canon, emit, fallback, print};
 use proc_macro2::TokenStream;
 use quote::ToTokens;
 use std::fs;
@@ -21,8 +21,16 @@ fn expander(name: &str) -> Option<Attribute> {
         "no_inline" => Some(emit::marks::no_inline),
         "derive_tree" => Some(|_, item, diags| emit::tree::expand_tree(item, diags)),
         "derive_static" => Some(|_, item, diags| emit::tree::expand_static(item, diags)),
+        "body" => Some(rewritten),
         _ => None,
     }
+}
+
+/// Rewrites the body of a function, without the code that compiles calls.
+fn rewritten(_: TokenStream, item: TokenStream, diags: &mut Diags) -> Option<TokenStream> {
+    let mut func: syn::ItemFn = syn::parse2(item).expect("a function");
+    canon::body(&func.sig, &mut func.block, &quote::quote!(__rt), diags);
+    Some(func.into_token_stream())
 }
 
 fn attrs(item: &mut Item) -> Option<&mut Vec<Attr>> {
@@ -35,7 +43,7 @@ fn attrs(item: &mut Item) -> Option<&mut Vec<Attr>> {
     }
 }
 
-/// Expands the first `ms` attribute on an item, as rustc does.
+/// Expands the first attribute on an item, as rustc does.
 fn expand(mut item: Item, diags: &mut Diags) -> Option<TokenStream> {
     let attrs = attrs(&mut item).expect("an item with attributes");
     let first = attrs.remove(0);
@@ -111,7 +119,7 @@ fn broken_items_come_back() {
 #[test]
 fn bodies_that_break_off_are_survived() {
     let text = fs::read_to_string(here("tests/expand/control.rs")).expect("the richest body");
-    let item = text.strip_prefix("#[jit]").expect("one annotated function");
+    let item = text.strip_prefix("#[body]").expect("one function");
     let (head, body) = item.split_once('{').expect("a body");
     for end in (0..body.len()).filter(|&end| body.is_char_boundary(end)) {
         let mut open = vec!['}'];

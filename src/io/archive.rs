@@ -1,7 +1,7 @@
 //! Reads and writes zip archives and gzip files with Deflate compression.
 
 use super::bytes::{take, take_array};
-use super::crc::crc32;
+use crc32fast::hash as crc32;
 use ms_core::tensor::try_filled;
 use std::borrow::Cow;
 use std::collections::BTreeMap;

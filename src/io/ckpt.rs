@@ -2,8 +2,8 @@
 //! each parameter: a name and a tensor with dimensions, dtype and bytes (`mindspore/ccsrc/utils/checkpoint.proto`).
 
 use super::bytes::sized;
-use super::crc::crc32;
 use super::protobuf::{Value, bytes, field, header, take_varint, varint};
+use crc32fast::hash as crc32;
 use ms_core::DType;
 use ms_core::tensor::{Array, HostArray, try_room};
 use std::collections::BTreeMap;

@@ -5,7 +5,6 @@ pub(crate) mod bytes;
 mod checkpoint;
 mod ckpt;
 mod convention;
-pub(crate) mod crc;
 mod exported;
 mod load;
 mod onnx;

@@ -223,7 +223,7 @@ fn side_effects_of_tracing_happen_in_every_process() {
     }
 }
 
-/// A traced function reads the time of its own process.
+/// A traced function reads the time of the process.
 #[test]
 fn what_tracing_reads_is_read_in_every_process() {
     let scratch = Scratch::new();

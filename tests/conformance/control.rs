@@ -14,7 +14,7 @@ use ms::Code;
 use ms::prelude::*;
 
 #[jit]
-fn single_if(x: &Tensor, y: &Tensor) -> Tensor {
+pub fn single_if(x: &Tensor, y: &Tensor) -> Tensor {
     let x = x + 1.0;
     let mut y = y.clone();
     if &x < &y {
@@ -26,12 +26,12 @@ fn single_if(x: &Tensor, y: &Tensor) -> Tensor {
 }
 
 #[jit]
-fn single_if_in_a_callee(x: &Tensor, y: &Tensor) -> Tensor {
+pub fn single_if_in_a_callee(x: &Tensor, y: &Tensor) -> Tensor {
     single_if(x, y) + single_if(x, y)
 }
 
 #[jit]
-fn single_for(x: &Tensor, y: &Tensor, z: &Tensor) -> Tensor {
+pub fn single_for(x: &Tensor, y: &Tensor, z: &Tensor) -> Tensor {
     let x = x + y;
     let mut z = z.clone();
     for _ in 0..3 {
@@ -51,7 +51,7 @@ fn counting_down(x: &Tensor, y: &Tensor, z: &Tensor) -> Tensor {
 }
 
 #[cell]
-struct Pair {
+pub struct Pair {
     a: Parameter,
     b: Parameter,
 }
@@ -81,7 +81,7 @@ fn assigned_in_a_loop(net: &Pair, x: &Tensor, y: &Tensor) -> (Tensor, Tensor) {
 }
 
 #[jit]
-fn assigned_in_turn(net: &Pair, x: &Tensor) -> Tensor {
+pub fn assigned_in_turn(net: &Pair, x: &Tensor) -> Tensor {
     net.a.set(&(x + &net.a));
     net.b.set(&(x - &net.a));
     net.b.value()
@@ -117,7 +117,7 @@ fn if_in_for(net: &Pair, x: &Tensor, y: &Tensor) -> (Tensor, Tensor) {
 }
 
 #[jit]
-fn while_in_if(net: &Pair, x: &Tensor, y: &Tensor) -> Tensor {
+pub fn while_in_if(net: &Pair, x: &Tensor, y: &Tensor) -> Tensor {
     let mut out = Tensor::scalar(0.0f32);
     let mut i = Tensor::scalar(0.0f32);
     if x < y {
@@ -131,7 +131,7 @@ fn while_in_if(net: &Pair, x: &Tensor, y: &Tensor) -> Tensor {
 }
 
 #[jit]
-fn for_in_if(net: &Pair, x: &Tensor) -> Tensor {
+pub fn for_in_if(net: &Pair, x: &Tensor) -> Tensor {
     let mut x = x.clone();
     if net.a.value() > &net.b {
         x = x * 2.0;
@@ -230,7 +230,7 @@ fn while_with_all_jumps(x: &Tensor, y: &Tensor) -> Tensor {
 }
 
 #[jit]
-fn early_return_behind_a_loop(net: &Pair, x: &Tensor) -> Tensor {
+pub fn early_return_behind_a_loop(net: &Pair, x: &Tensor) -> Tensor {
     let mut x = x.clone();
     for _ in 0..5 {
         if x < -3.0 {
@@ -310,7 +310,7 @@ fn endless(x: &Tensor) -> Tensor {
 }
 
 #[cell]
-struct Times {
+pub struct Times {
     factor: f64,
 }
 
@@ -322,7 +322,7 @@ impl Times {
 }
 
 #[jit]
-fn cell_of_a_list(cells: &nn::CellList<Times>, t: &Tensor, index: &Tensor) -> Tensor {
+pub fn cell_of_a_list(cells: &nn::CellList<Times>, t: &Tensor, index: &Tensor) -> Tensor {
     let (mut index, mut out) = (index.clone(), t.clone());
     while index < 3 {
         out = out + cells.select(&index).call(t);
@@ -331,12 +331,12 @@ fn cell_of_a_list(cells: &nn::CellList<Times>, t: &Tensor, index: &Tensor) -> Te
     out
 }
 
-fn times_4_5_6() -> nn::CellList<Times> {
+pub fn times_4_5_6() -> nn::CellList<Times> {
     [4.0, 5.0, 6.0].into_iter().map(|factor| Times { factor }).collect()
 }
 
 #[jit]
-fn doubling(x: &Tensor) -> Tensor {
+pub fn doubling(x: &Tensor) -> Tensor {
     let mut x = x.clone();
     while x < 10.0 {
         x = x * 2.0;
@@ -367,7 +367,7 @@ fn two((a, b): (Tensor, Tensor)) -> Vec<Tensor> {
     vec![a, b]
 }
 
-fn with(a: f32, b: f32, run: impl FnOnce(&Pair) -> Vec<Tensor>) -> Vec<Tensor> {
+pub fn with(a: f32, b: f32, run: impl FnOnce(&Pair) -> Vec<Tensor>) -> Vec<Tensor> {
     let net = pair();
     net.reset(a, b);
     run(&net)

@@ -1,35 +1,12 @@
 //! Checks the gradients of MindSpore's tests of control flow, by the numbers of its cases, eagerly and compiled.
 
+use crate::control::{
+    assigned_in_turn, cell_of_a_list, doubling, early_return_behind_a_loop, for_in_if, single_for, single_if,
+    single_if_in_a_callee, times_4_5_6, while_in_if, with,
+};
 use crate::gradients::{case, pair, scalar};
 use ms::GradOperation;
 use ms::prelude::*;
-
-#[jit]
-fn single_if(x: &Tensor, y: &Tensor) -> Tensor {
-    let x = x + 1.0;
-    let mut y = y.clone();
-    if &x < &y {
-        y = &y + &x;
-    } else {
-        y = &y - &x;
-    }
-    y + 5.0
-}
-
-#[jit]
-fn twice_if(x: &Tensor, y: &Tensor) -> Tensor {
-    single_if(x, y) + single_if(x, y)
-}
-
-#[jit]
-fn single_for(x: &Tensor, y: &Tensor, z: &Tensor) -> Tensor {
-    let x = x + y;
-    let mut z = z.clone();
-    for _ in 0..3 {
-        z = z + &x;
-    }
-    z * y
-}
 
 #[jit]
 fn stepped_for(x: &Tensor, y: &Tensor, z: &Tensor) -> Tensor {
@@ -53,13 +30,6 @@ fn assigned(a: &Parameter, b: &Parameter, x: &Tensor, y: &Tensor) -> (Tensor, Te
 }
 
 #[jit]
-fn assigned_away(a: &Parameter, b: &Parameter, x: &Tensor) -> Tensor {
-    a.set(&(x + a));
-    b.set(&(x - a));
-    b.value()
-}
-
-#[jit]
 fn if_in_for(w: &Parameter, x: &Tensor, y: &Tensor) -> (Tensor, Tensor) {
     let mut out = Tensor::scalar(0.0);
     for i in 0..3 {
@@ -70,33 +40,6 @@ fn if_in_for(w: &Parameter, x: &Tensor, y: &Tensor) -> (Tensor, Tensor) {
         }
     }
     (out, w.value())
-}
-
-#[jit]
-fn while_in_if(w: &Parameter, x: &Tensor, y: &Tensor) -> Tensor {
-    let mut out = Tensor::scalar(0.0);
-    let mut i = Tensor::scalar(0.0);
-    if x < y {
-        while &i < 3.0 {
-            w.set(&i);
-            out = &out + x * y * w;
-            i = &i + 1.0;
-        }
-    }
-    out
-}
-
-#[jit]
-fn for_in_if(a: &Parameter, b: &Parameter, x: &Tensor) -> Tensor {
-    let mut x = x.clone();
-    if a.value() > b.value() {
-        x = &x * 2.0;
-        for _ in 0..5 {
-            x = x * 2.0;
-            b.set(&(b + 1.0));
-        }
-    }
-    x
 }
 
 #[jit]
@@ -171,15 +114,6 @@ fn while_after_while_in_while(x: &Tensor, y: &Tensor) -> Tensor {
 }
 
 #[jit]
-fn doubled_up_to_ten(x: &Tensor) -> Tensor {
-    let mut x = x.clone();
-    while &x < 10.0 {
-        x = &x * 2.0;
-    }
-    x
-}
-
-#[jit]
 fn if_in_if(a: &Parameter, b: &Parameter, x: &Tensor) -> Tensor {
     let mut x = x.clone();
     if a.value() > b {
@@ -191,50 +125,6 @@ fn if_in_if(a: &Parameter, b: &Parameter, x: &Tensor) -> Tensor {
         }
     }
     x + a
-}
-
-#[jit]
-fn return_behind_a_loop(a: &Parameter, b: &Parameter, x: &Tensor) -> Tensor {
-    let mut x = x.clone();
-    for _ in 0..5 {
-        if x < -3.0 {
-            break;
-        }
-        if &x > a {
-            continue;
-        }
-        x = x - b;
-    }
-    if x < 0.0 {
-        return x;
-    }
-    x + a
-}
-
-#[cell]
-struct Times {
-    factor: f64,
-}
-
-#[cell]
-impl Times {
-    fn construct(&self, t: &Tensor) -> Tensor {
-        t * self.factor
-    }
-}
-
-#[jit]
-fn cell_of_a_list(cells: &nn::CellList<Times>, t: &Tensor, index: &Tensor) -> Tensor {
-    let (mut index, mut out) = (index.clone(), t.clone());
-    while index < 3 {
-        out = out + cells.select(&index).call(t);
-        index = index + 1;
-    }
-    out
-}
-
-fn times_4_5_6() -> nn::CellList<Times> {
-    [4.0, 5.0, 6.0].into_iter().map(|factor| Times { factor }).collect()
 }
 
 #[jit]
@@ -255,7 +145,7 @@ fn control_flow() {
     let (x, y) = (scalar(2.0), scalar(5.0));
     let of = |f: fn(&Tensor, &Tensor) -> Tensor, x: &Tensor, y: &Tensor| pair(ms::grad(f).wrt_all()(x, y));
     case("44", || of(single_if, &x, &y), &[&[1.0], &[1.0]]);
-    case("45", || of(twice_if, &x, &y), &[&[2.0], &[2.0]]);
+    case("45", || of(single_if_in_a_callee, &x, &y), &[&[2.0], &[2.0]]);
     let three = |f: fn(&Tensor, &Tensor, &Tensor) -> Tensor| {
         let (a, b, c) = GradOperation::new().get_all().of(f)(&tensor![2.0], &tensor![5.0], &tensor![4.0]);
         vec![a, b, c]
@@ -270,7 +160,7 @@ fn control_flow() {
         [pair(value), pair(gradients)].concat()
     };
     case("50", run, &[&[133.0], &[7.0], &[64.0], &[1.0]]);
-    case("51", || vec![ms::grad(|x: &Tensor| assigned_away(&slot(5.0), &slot(2.0), x))(&x)], &[&[0.0]]);
+    case("51", || with(5.0, 2.0, |net| vec![ms::grad(|x: &Tensor| assigned_in_turn(net, x))(&x)]), &[&[0.0]]);
     let (one, three) = (scalar(1.0), scalar(3.0));
     let run55 = || {
         let w = slot(0.0);
@@ -281,7 +171,8 @@ fn control_flow() {
     for (a, b) in [(5.0, 4.0), (5.0, 3.0), (5.0, 5.0)] {
         case("52", || vec![ms::grad(|x: &Tensor| if_in_if(&slot(a), &slot(b), x))(&x)], &[&[1.0]]);
     }
-    case("66", || vec![ms::grad(|x: &Tensor| return_behind_a_loop(&slot(5.0), &slot(4.0), x))(&x)], &[&[1.0]]);
+    let run = || with(5.0, 4.0, |net| vec![ms::grad(|x: &Tensor| early_return_behind_a_loop(net, x))(&x)]);
+    case("66", run, &[&[1.0]]);
     let (zero, cells) = (Tensor::scalar(0i64), times_4_5_6());
     case("72", || vec![ms::grad(|x: &Tensor| cell_of_a_list(&cells, x, &zero))(&scalar(10.0))], &[&[16.0]]);
     let run = || {
@@ -292,14 +183,14 @@ fn control_flow() {
     case("96", run, &[&[25.0], &[20.0]]);
     case("55", run55, &[&[9.0], &[2.0], &[9.0], &[3.0]]);
     let run = || {
-        let w = slot(0.0);
-        pair(ms::grad(|x: &Tensor, y: &Tensor| while_in_if(&w, x, y)).wrt_all()(&one, &three))
+        with(0.0, 0.0, |net| pair(ms::grad(|x: &Tensor, y: &Tensor| while_in_if(net, x, y)).wrt_all()(&one, &three)))
     };
     case("56", run, &[&[9.0], &[3.0]]);
-    case("58", || vec![ms::grad(|x: &Tensor| for_in_if(&slot(5.0), &slot(4.0), x))(&scalar(10.0))], &[&[64.0]]);
+    let run = || with(5.0, 4.0, |net| vec![ms::grad(|x: &Tensor| for_in_if(net, x))(&scalar(10.0))]);
+    case("58", run, &[&[64.0]]);
     case("61", || of(while_in_for_then_for, &one, &three), &[&[36.0], &[12.0]]);
     case("63", || of(for_break, &one, &three), &[&[3.0], &[1.0]]);
     case("64", || of(while_break, &one, &three), &[&[15.0], &[5.0]]);
     case("68", || of(while_after_while_in_while, &one, &three), &[&[54.0], &[18.0]]);
-    case("73", || vec![ms::grad(ms::grad(doubled_up_to_ten))(&one)], &[&[0.0]]);
+    case("73", || vec![ms::grad(ms::grad(doubling))(&one)], &[&[0.0]]);
 }

@@ -4,95 +4,59 @@
 
 #![allow(clippy::needless_late_init, reason = "deferred `let` is one of the constructs that are compared")]
 
+use crate::paths::eagerly;
+use ms::Code;
 use ms::error::OrRaise;
 use ms::prelude::*;
-use ms::{Code, Context};
 use std::num::ParseIntError;
 
-fn eagerly<R>(run: impl FnOnce() -> R) -> R {
-    ms::with_context(Context { jit: false, ..ms::context() }, run)
+/// Declares a function that uses every host construct; `text` makes it fail in the middle.
+macro_rules! every_construct {
+    ($(#[$attribute:meta])? $name:ident -> $error:ty) => {
+        $(#[$attribute])?
+        fn $name(n: usize, flag: bool, text: &str, names: &[String]) -> Result<i64, $error> {
+            let mut total = 0i64;
+            let mut seen: Vec<&str> = vec![];
+            let k;
+            if flag {
+                k = 2
+            } else {
+                k = 3
+            }
+            'outer: for i in 0..n {
+                let mut j = 0;
+                while j < names.len() && (flag || names[j].parse::<i64>()? > 1) {
+                    if i == 3 || j >= 4 && !flag {
+                        continue 'outer;
+                    }
+                    if let Some(name) = names.get(j)
+                        && name.len() < 3
+                        && i != 1
+                    {
+                        seen.push(name);
+                    }
+                    total += match (i, j) {
+                        (a, b) if a > b => 10,
+                        (0, 0) => 1,
+                        _ if total > 50 => break 'outer,
+                        _ => 2,
+                    };
+                    j += 1;
+                }
+                if total == text.parse()? {
+                    return Ok(-1);
+                }
+            }
+            let best: Box<dyn Fn(i64) -> i64> = if total > 4 { Box::new(|x| x + 1) } else { Box::new(move |x| x * k) };
+            let most = names.iter().map(|it| it.len()).filter(|&it| it > 0).max();
+            assert!(most != Some(9), "never nine");
+            Ok(best(total) + seen.len() as i64 + if most == Some(2) && total < 100 { 1000 } else { 0 })
+        }
+    };
 }
 
-/// Uses every host construct; `text` makes it fail in the middle.
-fn native(n: usize, flag: bool, text: &str, names: &[String]) -> Result<i64, ParseIntError> {
-    let mut total = 0i64;
-    let mut seen: Vec<&str> = vec![];
-    let k;
-    if flag {
-        k = 2
-    } else {
-        k = 3
-    }
-    'outer: for i in 0..n {
-        let mut j = 0;
-        while j < names.len() && (flag || names[j].parse::<i64>()? > 1) {
-            if i == 3 || j >= 4 && !flag {
-                continue 'outer;
-            }
-            if let Some(name) = names.get(j)
-                && name.len() < 3
-                && i != 1
-            {
-                seen.push(name);
-            }
-            total += match (i, j) {
-                (a, b) if a > b => 10,
-                (0, 0) => 1,
-                _ if total > 50 => break 'outer,
-                _ => 2,
-            };
-            j += 1;
-        }
-        if total == text.parse()? {
-            return Ok(-1);
-        }
-    }
-    let best: Box<dyn Fn(i64) -> i64> = if total > 4 { Box::new(|x| x + 1) } else { Box::new(move |x| x * k) };
-    let most = names.iter().map(|it| it.len()).filter(|&it| it > 0).max();
-    assert!(most != Some(9), "never nine");
-    Ok(best(total) + seen.len() as i64 + if most == Some(2) && total < 100 { 1000 } else { 0 })
-}
-
-/// The body of `native`, annotated.
-#[jit]
-fn annotated(n: usize, flag: bool, text: &str, names: &[String]) -> Result<i64, Refused> {
-    let mut total = 0i64;
-    let mut seen: Vec<&str> = vec![];
-    let k;
-    if flag {
-        k = 2
-    } else {
-        k = 3
-    }
-    'outer: for i in 0..n {
-        let mut j = 0;
-        while j < names.len() && (flag || names[j].parse::<i64>()? > 1) {
-            if i == 3 || j >= 4 && !flag {
-                continue 'outer;
-            }
-            if let Some(name) = names.get(j)
-                && name.len() < 3
-                && i != 1
-            {
-                seen.push(name);
-            }
-            total += match (i, j) {
-                (a, b) if a > b => 10,
-                (0, 0) => 1,
-                _ if total > 50 => break 'outer,
-                _ => 2,
-            };
-            j += 1;
-        }
-        if total == text.parse()? {
-            return Ok(-1);
-        }
-    }
-    let best: Box<dyn Fn(i64) -> i64> = if total > 4 { Box::new(|x| x + 1) } else { Box::new(move |x| x * k) };
-    let most = names.iter().map(|it| it.len()).filter(|&it| it > 0).max();
-    assert!(most != Some(9), "never nine");
-    Ok(best(total) + seen.len() as i64 + if most == Some(2) && total < 100 { 1000 } else { 0 })
-}
+every_construct!(native -> ParseIntError);
+every_construct!(#[jit] annotated -> Refused);
 
 #[derive(Debug, PartialEq)]
 enum Refused {

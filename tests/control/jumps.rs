@@ -3,23 +3,24 @@
 use crate::paths::{check, scalars};
 use ms::prelude::*;
 
-#[jit]
-fn jumps(x: &Tensor, y: &Tensor) -> Tensor {
-    let mut out = x.clone();
-    for i in 0..6 {
-        if i == 1 {
-            continue;
+twins! {
+    fn jumps(x, y;) {
+        let mut out = x.clone();
+        for i in 0..6 {
+            if i == 1 {
+                continue;
+            }
+            out = out + y;
+            if out > 10.0 {
+                break;
+            }
+            if out == 5.0 {
+                return out * 100.0;
+            }
+            out += 1.0;
         }
-        out = out + y;
-        if out > 10.0 {
-            break;
-        }
-        if out == 5.0 {
-            return out * 100.0;
-        }
-        out += 1.0;
+        out
     }
-    out
 }
 
 #[jit]
@@ -43,26 +44,27 @@ fn device_jumps(x: &Tensor, y: &Tensor) -> Tensor {
     out
 }
 
-#[jit]
-fn endless(x: &Tensor) -> Tensor {
-    let mut x = x.clone();
-    'outer: loop {
-        x += 1.0;
-        loop {
-            x = x * 2.0;
-            if x > 100.0 {
-                break 'outer;
+twins! {
+    fn endless(x;) {
+        let mut x = x.clone();
+        'outer: loop {
+            x += 1.0;
+            loop {
+                x = x * 2.0;
+                if x > 100.0 {
+                    break 'outer;
+                }
+                if x > 10.0 {
+                    break;
+                }
             }
-            if x > 10.0 {
-                break;
+            if x == 18.0 {
+                continue;
             }
+            x += 0.5;
         }
-        if x == 18.0 {
-            continue;
-        }
-        x += 0.5;
+        x
     }
-    x
 }
 
 #[jit]
@@ -90,47 +92,14 @@ fn choice(x: &Tensor) -> Tensor {
 
 #[test]
 fn jumps_out_of_regions() {
-    let native = |x: f32, y: f32, one: i32| {
-        let mut out = x;
-        for i in 0..6 {
-            if i == one {
-                continue;
-            }
-            out += y;
-            if out > 10.0 {
-                break;
-            }
-            if out == 5.0 {
-                return out * 100.0;
-            }
-            out += 1.0;
-        }
-        out
-    };
     for (x, y) in [(0.0, 1.0), (1.0, 3.0), (2.0, 3.0), (4.0, 1.0), (0.0, -2.0)] {
-        let want = [native(x, y, 1) as f64];
+        let want = [jumps::native(x, y) as f64];
         check("jumps", |it| vec![jumps(&it[0], &it[1])], &scalars(&[x, y]), &[&want]);
         check("device_jumps", |it| vec![device_jumps(&it[0], &it[1])], &scalars(&[x, y]), &[&want]);
     }
     for x in [0.0, 3.5, 8.0] {
-        let mut native: f32 = x;
-        'outer: loop {
-            native += 1.0;
-            loop {
-                native *= 2.0;
-                if native > 100.0 {
-                    break 'outer;
-                }
-                if native > 10.0 {
-                    break;
-                }
-            }
-            if native == 18.0 {
-                continue;
-            }
-            native += 0.5;
-        }
-        check("endless", |it| vec![endless(&it[0])], &scalars(&[x]), &[&[native as f64]]);
+        let want = [endless::native(x) as f64];
+        check("endless", |it| vec![endless(&it[0])], &scalars(&[x]), &[&want]);
     }
     for (x, want) in [(-2.0, 2.0), (6.0, 12.0), (4.5, 9.5), (1.0, 102.0)] {
         check("guards", |it| vec![guards(&it[0]).expect("no refusal")], &scalars(&[x]), &[&[want]]);
@@ -266,40 +235,10 @@ fn is_odd(n: usize) -> bool {
     n % 2 == 1
 }
 
-/// Has host loops inside a loop that a tensor may have left, with jumps past them.
-#[jit]
-fn past_host_loops(x: &Tensor, n: usize) -> Tensor {
-    let mut x = x.clone();
-    'all: for i in 0..3 {
-        if x > 20.0 {
-            break;
-        }
-        x += 1.0;
-        let mut rounds = 0;
-        let found = 'inner: loop {
-            if rounds >= 2 {
-                break 2.0;
-            }
-            rounds += 1;
-            x = x * 2.0;
-            if is_odd(n) {
-                break 'inner 3.0;
-            }
-            if is_odd(i + n / 2) {
-                continue 'all;
-            }
-            if is_odd(n / 4) {
-                break 'all;
-            }
-        };
-        x += found;
-    }
-    x
-}
-
-#[test]
-fn jumps_past_loops_of_the_host() {
-    let native = |mut x: f32, n: usize| {
+twins! {
+    /// Has host loops inside a loop that a tensor may have left, with jumps past them.
+    fn past_host_loops(x; n: usize) {
+        let mut x = x.clone();
         'all: for i in 0..3 {
             if x > 20.0 {
                 break;
@@ -311,7 +250,7 @@ fn jumps_past_loops_of_the_host() {
                     break 2.0;
                 }
                 rounds += 1;
-                x *= 2.0;
+                x = x * 2.0;
                 if is_odd(n) {
                     break 'inner 3.0;
                 }
@@ -325,10 +264,14 @@ fn jumps_past_loops_of_the_host() {
             x += found;
         }
         x
-    };
+    }
+}
+
+#[test]
+fn jumps_past_loops_of_the_host() {
     for x in [0.0, 5.0, 30.0] {
         for n in 0..8 {
-            let want = [native(x, n) as f64];
+            let want = [past_host_loops::native(x, n) as f64];
             check("past_host_loops", |it| vec![past_host_loops(&it[0], n)], &scalars(&[x]), &[&want]);
         }
     }

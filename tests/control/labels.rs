@@ -3,69 +3,76 @@
 use crate::paths::{check, scalars};
 use ms::prelude::*;
 
-#[jit]
-fn block_with_a_value(x: &Tensor, y: &Tensor) -> Tensor {
-    let mut n = Tensor::scalar(1.0f32);
-    let larger = 'found: {
-        if x > y {
-            break 'found x * 2.0;
-        }
-        n += 10.0;
-        if y > 5.0 {
-            break 'found y * 3.0;
-        }
-        n += 100.0;
-        x + y
-    };
-    larger + n
+fn number(value: f32) -> Tensor {
+    Tensor::scalar(value)
 }
 
-#[jit]
-fn block_as_a_statement(x: &Tensor, y: &Tensor, stop: bool) -> Tensor {
-    let mut x = x.clone();
-    'steps: {
-        x += 1.0;
-        if x > 3.0 {
-            break 'steps;
-        }
-        x += 10.0;
-        if stop {
-            break 'steps;
-        }
-        if &x < y {
-            x = x * 2.0;
-            break 'steps;
-        }
-        x += 100.0;
+twins! {
+    fn block_with_a_value(x, y;) {
+        let mut n = number(1.0);
+        let larger = 'found: {
+            if x > y {
+                break 'found x * 2.0;
+            }
+            n += 10.0;
+            if y > 5.0 {
+                break 'found y * 3.0;
+            }
+            n += 100.0;
+            x + y
+        };
+        larger + n
     }
-    x
 }
 
-#[jit]
-fn block_in_a_loop(x: &Tensor, y: &Tensor) -> Tensor {
-    let mut x = x.clone();
-    let mut i = Tensor::scalar(0.0f32);
-    'all: while i < 6.0 {
-        i += 1.0;
-        'one: {
-            if x > 8.0 {
-                break 'one;
-            }
-            x += y;
-            if x > 20.0 {
-                return x * 1000.0;
-            }
-            if x == 6.0 {
-                continue 'all;
-            }
-            if x < 0.0 {
-                break 'all;
-            }
+twins! {
+    fn block_as_a_statement(x, y; stop: bool) {
+        let mut x = x.clone();
+        'steps: {
             x += 1.0;
+            if x > 3.0 {
+                break 'steps;
+            }
+            x += 10.0;
+            if stop {
+                break 'steps;
+            }
+            if x < y {
+                x = x * 2.0;
+                break 'steps;
+            }
+            x += 100.0;
         }
-        x += 0.25;
+        x
     }
-    x
+}
+
+twins! {
+    fn block_in_a_loop(x, y;) {
+        let mut x = x.clone();
+        let mut i = number(0.0);
+        'all: while i < 6.0 {
+            i += 1.0;
+            'one: {
+                if x > 8.0 {
+                    break 'one;
+                }
+                x += y;
+                if x > 20.0 {
+                    return x * 1000.0;
+                }
+                if x == 6.0 {
+                    continue 'all;
+                }
+                if x < 0.0 {
+                    break 'all;
+                }
+                x += 1.0;
+            }
+            x += 0.25;
+        }
+        x
+    }
 }
 
 #[jit]
@@ -110,65 +117,14 @@ fn labelled_blocks() {
     let pairs = [(7.0, 1.0), (1.0, 6.0), (1.0, 2.0), (2.0, 40.0), (-3.0, -2.0), (4.0, 1.0), (0.0, 5.0)];
     for (x, y) in pairs {
         let inputs = scalars(&[x, y]);
-        let mut n = 1.0;
-        let larger = 'found: {
-            if x > y {
-                break 'found x * 2.0;
-            }
-            n += 10.0;
-            if y > 5.0 {
-                break 'found y * 3.0;
-            }
-            n += 100.0;
-            x + y
-        };
-        let want = [(larger + n) as f64];
+        let want = [block_with_a_value::native(x, y) as f64];
         check("block_with_a_value", |it| vec![block_with_a_value(&it[0], &it[1])], &inputs, &[&want]);
         for stop in [false, true] {
-            let mut x = x;
-            'steps: {
-                x += 1.0;
-                if x > 3.0 {
-                    break 'steps;
-                }
-                x += 10.0;
-                if stop {
-                    break 'steps;
-                }
-                if x < y {
-                    x *= 2.0;
-                    break 'steps;
-                }
-                x += 100.0;
-            }
+            let want = [block_as_a_statement::native(x, y, stop) as f64];
             let run = |it: &[Tensor]| vec![block_as_a_statement(&it[0], &it[1], stop)];
-            check("block_as_a_statement", run, &inputs, &[&[x as f64]]);
+            check("block_as_a_statement", run, &inputs, &[&want]);
         }
-        let in_a_loop = |mut x: f32| {
-            let mut i = 0.0;
-            'all: while i < 6.0 {
-                i += 1.0;
-                'one: {
-                    if x > 8.0 {
-                        break 'one;
-                    }
-                    x += y;
-                    if x > 20.0 {
-                        return x * 1000.0;
-                    }
-                    if x == 6.0 {
-                        continue 'all;
-                    }
-                    if x < 0.0 {
-                        break 'all;
-                    }
-                    x += 1.0;
-                }
-                x += 0.25;
-            }
-            x
-        };
-        let want = [in_a_loop(x) as f64];
+        let want = [block_in_a_loop::native(x, y) as f64];
         check("block_in_a_loop", |it| vec![block_in_a_loop(&it[0], &it[1])], &inputs, &[&want]);
         let mut now = x;
         let found = 'search: {

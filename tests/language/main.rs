@@ -10,5 +10,6 @@ mod functional;
 mod hyper_map;
 mod in_place;
 mod locks;
+mod memory;
 mod parameters;
 mod programs;

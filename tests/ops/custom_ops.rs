@@ -1,6 +1,7 @@
 //! Tests custom ops: values, derivatives, lanes, shapes, attributes and failures.
 
 use crate::told::catch;
+use crate::{Failure, check_failures};
 use ms::Code;
 use ms::custom::{AnyView, AnyViewMut, BatchedCall, Outputs, Type, View, ViewMut, Vjp};
 use ms::prelude::*;
@@ -400,7 +401,6 @@ fn compiled_picky(a: &Tensor, b: &Tensor, how: &str) -> Tensor {
 #[test]
 fn failures_are_errors_of_the_op() {
     let (a, b, c) = (tensor![2., 3.], tensor![4., 5.], tensor![1., 2., 3.]);
-    type Case<'a> = (Code, &'a [&'a str], Box<dyn Fn() + 'a>);
     let picky = |how: &'static str| {
         let (a, b) = (a.clone(), b.clone());
         move || drop(picky(&a, &b, 10.0, how).to_vec::<f32>())
@@ -409,7 +409,7 @@ fn failures_are_errors_of_the_op() {
         let (a, b) = (a.clone(), b.clone());
         move || drop(compiled_picky(&a, &b, how).to_vec::<f32>())
     };
-    let cases: Vec<Case<'_>> = vec![
+    let cases: Vec<Failure<'_>> = vec![
         (Code::CustomOp, &["ops.custom_ops.picky`: 15 is too much", "custom_ops.rs"], Box::new(picky("error"))),
         (Code::CustomOp, &["`run` panicked: 15 is above 10"], Box::new(picky("panic"))),
         (Code::Shape, &["picky`: `add`: shapes [2] and [3]"], Box::new(picky("raise"))),
@@ -443,10 +443,5 @@ fn failures_are_errors_of_the_op() {
             Box::new(|| drop(ms::grad(|x: &Tensor| self::picky(x, x, 100.0, "error"))(&a))),
         ),
     ];
-    for (at, (code, words, case)) in cases.iter().enumerate() {
-        let error = catch(case).expect_err("it fails");
-        let said = error.to_string();
-        assert_eq!(error.code(), *code, "case {at}: {said}");
-        words.iter().for_each(|it| assert!(said.contains(it), "case {at}: {said}\nhas no {it}"));
-    }
+    check_failures(&cases);
 }

@@ -1,13 +1,10 @@
 //! Compares slices at positions in tensors with slices at positions on the host.
 
+use crate::counted::counted;
 use crate::told::catch;
 use ms::ops;
 use ms::tensor::Ellipsis;
 use ms::{Code, DType, Tensor, tensor};
-
-fn counted<const N: usize>(shape: [usize; N], dtype: DType) -> Tensor {
-    ops::arange(shape.iter().product::<usize>()).reshape(shape).cast(dtype)
-}
 
 #[test]
 fn slices_are_those_of_numbers() {
@@ -17,7 +14,7 @@ fn slices_are_those_of_numbers() {
         ops::dynamic_update_slice(x, value, at, *axis as isize)
     });
     for dtype in [DType::F32, DType::F16, DType::I64, DType::U8] {
-        let x = counted([2, 4, 3], dtype);
+        let x = counted([2, 4, 3]).cast(dtype);
         for (axis, all) in [(0, 2), (1, 4), (2, 3)] {
             for (start, size) in (0..=all).flat_map(|start| (0..=all - start).map(move |size| (start, size))) {
                 let (at, mut starts, mut sizes) = (Tensor::scalar(start as i64), [0; 3], [2, 4, 3]);
@@ -40,7 +37,7 @@ fn slices_are_those_of_numbers() {
 
 #[test]
 fn starts_may_differ_along_first_axes() {
-    let x = counted([2, 2, 3], DType::F32);
+    let x = counted([2, 2, 3]);
     assert_eq!(ops::dynamic_slice(&x, tensor![0, 1], 2, 2).to_vec::<f32>(), [0., 1., 3., 4., 7., 8., 10., 11.]);
     let each = tensor![[0, 1], [2, 0]];
     assert_eq!(ops::dynamic_slice(&x, &each, 1, 2).to_vec::<f32>(), [0., 4., 8., 9.]);
@@ -53,7 +50,7 @@ fn starts_may_differ_along_first_axes() {
 
 #[test]
 fn one_position_is_written_without_an_index() {
-    let (x, row) = (counted([2, 3, 2], DType::F32), tensor![8.0, 9.0]);
+    let (x, row) = (counted([2, 3, 2]), tensor![8.0, 9.0]);
     let graph = ms_core::trace::build("write", &[x.ty(), Tensor::scalar(0i64).ty()], |x| {
         Ok(vec![x[0].set_at((.., &x[1]), 1.0)])
     });
@@ -68,7 +65,7 @@ fn one_position_is_written_without_an_index() {
 
 #[test]
 fn refusals_of_dynamic_slices() {
-    let x = counted([2, 3], DType::F32);
+    let x = counted([2, 3]);
     let read = ms::jit(|x: &Tensor, at: &Tensor| ops::dynamic_slice(x, at, 2, 1));
     for at in [-1, 2, 3, i64::MIN, i64::MAX] {
         let at = Tensor::scalar(at);

@@ -1,13 +1,9 @@
 //! Tests index expressions with positions in tensors: results of NumPy, gradients, replacement and refusals.
 
+use crate::counted::counted;
 use ms::prelude::*;
 use ms::tensor::{Ellipsis, NewAxis, WithStep};
 use ms::{Code, jit, vmap};
-
-/// Returns `0, 1, 2, ..` in a shape.
-fn counted(shape: &[usize]) -> Tensor {
-    ops::arange(shape.iter().product::<usize>() as f64).cast(DType::F64).reshape(shape)
-}
 
 /// Returns the positions `i`, `j`, `k`, `s`, `k2`, `j0`, and the empty ones `e` and `e2`.
 fn positions() -> [Tensor; 8] {
@@ -39,7 +35,7 @@ fn check(
     shape: &[usize],
     sum: f64,
 ) {
-    let (x, at) = (counted(&[2, 3, 4, 5]), positions());
+    let (x, at) = (counted([2, 3, 4, 5]).cast(DType::F64), positions());
     let part = select(&x, &at);
     let numbers = part.to_vec::<f64>();
     let factors = factors(numbers.len());
@@ -125,7 +121,7 @@ fn expressions_select_as_in_numpy() {
 
 #[test]
 fn lanes_have_their_own_positions() {
-    let x = counted(&[2, 3, 4]);
+    let x = counted([2, 3, 4]).cast(DType::F64);
     let (rows, columns) = (tensor![[0, 2], [1, -1]], tensor![3, 0]);
     let pick = |x: &Tensor, rows: &Tensor, columns: &Tensor| x.at((rows, columns));
     let got = vmap(pick).in_axes((0, 0, None))(&x, &rows, &columns);
@@ -143,7 +139,7 @@ fn of_any_size(x: &Tensor, at: &Tensor) -> (Tensor, Tensor) {
 #[test]
 fn sizes_may_be_symbolic() {
     for (n, m, k) in [(2, 3, 1), (4, 4, 3), (3, 5, 2)] {
-        let (x, at) = (counted(&[n, m]) + 1.0, ops::arange(k as i64));
+        let (x, at) = (counted([n, m]).cast(DType::F64) + 1.0, ops::arange(k as i64));
         let (columns, cleared) = of_any_size(&x, &at);
         assert_eq!(columns.shape(), [n, k]);
         assert_eq!(columns.to_vec::<f64>(), x.i((.., ..k)).to_vec::<f64>());
@@ -168,7 +164,7 @@ fn the_last_of_several_values_holds_and_gradients_go_there() {
 
 #[test]
 fn what_is_no_position_is_refused() {
-    let x = counted(&[2, 3]);
+    let x = counted([2, 3]).cast(DType::F64);
     let read = |at: &Tensor| x.i((.., at));
     let both = |at: &Tensor| x.i((&tensor![0, 1], at));
     let write = |at: &Tensor| x.set_at((.., at), 0.0);
@@ -215,7 +211,7 @@ fn compiled_functions_name_what_was_called() {
         "cross_entropy": |x, at| ops::cross_entropy(x.i(0..2), at);
         "nll_loss": |x, at| ops::nll_loss(x.i(0..2), at);
     };
-    let x = counted(&[3, 2]).cast(DType::F32);
+    let x = counted([3, 2]);
     let mut wrong = Vec::new();
     for (name, case, compiled) in cases {
         for at in [tensor![1, 7], tensor![-1, 0], tensor![0, -9]] {

@@ -1,6 +1,6 @@
 //! Tests kernels that programs declare: values, derivatives, lanes, dtypes, fusion and failures.
 
-use crate::told::catch;
+use crate::{Failure, check_failures};
 use ms::Code;
 use ms::kernel::Float;
 use ms::prelude::*;
@@ -372,8 +372,7 @@ fn symbolic_sizes() {
 
 #[test]
 fn failures() {
-    type Case<'a> = (Code, &'a [&'a str], Box<dyn Fn()>);
-    let cases: [Case<'_>; 8] = [
+    let cases: [Failure<'_>; 8] = [
         (Code::DType, &["`gcd`: takes integers, not f32", "cast first"], Box::new(|| drop(gcd(tensor![1.], 2, 1)))),
         (Code::DType, &["`gcd`: takes integers, not bool"], Box::new(|| drop(gcd(tensor![true], 2, 1)))),
         (
@@ -407,10 +406,5 @@ fn failures() {
             Box::new(|| drop(ms::jit(|x: &Tensor| huber(x, tensor![1., 2., 3.], 1.0))(&tensor![1., 2.]))),
         ),
     ];
-    for (at, (code, words, case)) in cases.iter().enumerate() {
-        let error = catch(case).expect_err("it fails");
-        let said = error.to_string();
-        assert_eq!(error.code(), *code, "case {at}: {said}");
-        words.iter().for_each(|it| assert!(said.contains(it), "case {at}: {said}\nhas no {it}"));
-    }
+    check_failures(&cases);
 }

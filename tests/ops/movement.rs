@@ -2,16 +2,11 @@
 //!
 //! The results are the same eagerly and compiled.
 
+use crate::counted::counted;
 use crate::told::catch;
 use ms::ops::{self, ConvOptions};
 use ms::tensor::{Ellipsis, NewAxis, WithStep};
 use ms::{DType, Tensor, random, tensor};
-
-/// Returns `0, 1, 2, ...` in a shape.
-fn counted<const N: usize>(shape: [usize; N]) -> Tensor {
-    let numel: usize = shape.iter().product();
-    Tensor::from_slice(shape, &(0..numel).map(|it| it as f32).collect::<Vec<_>>())
-}
 
 /// Compares the compiled form of an expression of `x` with the eager one, bit for bit.
 macro_rules! same {

@@ -2,6 +2,7 @@
 //!
 //! Results and gradients differ by a few roundings, for operands of ordinary size and near the ends of the range.
 
+use crate::numbers;
 use ms::ops::{self, Lowering, Reduction, Sample, SampleInput};
 use ms::prelude::*;
 use ms::tensor::apply;
@@ -57,11 +58,6 @@ fn compiled(f: Function<'_>, operands: &[Tensor], precision: Precision) -> Vec<T
     let types: Vec<_> = operands.iter().map(Tensor::ty).collect();
     let graph = trace::build("narrow", &types, |it| Ok(with_gradients(f, it))).expect("the function is traced");
     Compiled::new(&graph, precision).and_then(|it| it.run(operands)).expect("the graph runs").into_vec()
-}
-
-/// Returns the elements as f64.
-fn numbers(x: &Tensor) -> Vec<f64> {
-    x.cast(DType::F64).to_vec()
 }
 
 /// Returns an error where narrow results differ from the results in f64.

@@ -1,15 +1,12 @@
 //! Tests attention with queries that use no key: the results and gradients are zeros in every implementation.
 
+use crate::numbers;
 use ms::prelude::*;
 use ms_core::session::{Compiled, Precision};
 use ms_core::trace;
 
 /// The first query that may use keys. All keys are excluded for earlier queries.
 const FIRST: usize = 2;
-
-fn numbers(x: &Tensor) -> Vec<f64> {
-    x.cast(DType::F64).to_vec()
-}
 
 fn operand(rows: usize, dtype: DType) -> Tensor {
     let values: Vec<f64> = (0..rows * 2).map(|at| ((at + 1) as f64 * 0.618).fract() - 0.5).collect();

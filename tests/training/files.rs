@@ -1,6 +1,7 @@
 //! Tests data files: files that Python and NumPy wrote (`data/files.py`), and broken files.
 
 use crate::folder::Folder;
+use crc32fast::hash as crc32;
 use ms::Code;
 use ms::data::{
     Epoch, TextFileDataset, Usage, cifar10, cifar100, mnist, read_idx, read_npy, read_npz, write_npy, write_npz,
@@ -241,12 +242,6 @@ fn archives_that_lie_are_refused() {
         let path = folder.file(name, zip(&members));
         refused(&path, read_npz(&path), Code::Parse, &[word]);
     }
-}
-
-/// Computes CRC-32 bit by bit, by its definition.
-fn crc32(bytes: &[u8]) -> u32 {
-    let step = |rest: u32, _| (rest >> 1) ^ if rest & 1 == 1 { 0xedb8_8320 } else { 0 };
-    !bytes.iter().fold(!0u32, |rest, it| (0..8).fold(rest ^ u32::from(*it), step))
 }
 
 #[test]

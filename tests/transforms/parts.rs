@@ -3,6 +3,8 @@
 //! The graphs are calls, recomputation, branches, and compiled functions on an eager tape. The gradients cost as much
 //! as the parts, and have the same bits as without graphs.
 
+use crate::scattered;
+use crate::thread_time::thread_seconds;
 use ms::prelude::*;
 
 fn step(state: &Tensor, x: &Tensor) -> Tensor {
@@ -122,13 +124,6 @@ fn with<R>(jit: bool, precision: ms::Precision, f: impl FnOnce() -> R) -> R {
     ms::with_context(ms::Context { jit, precision, ..ms::context() }, f)
 }
 
-/// Returns pseudorandom numbers.
-fn scattered(shape: &[usize], seed: f64) -> Tensor {
-    let numel = shape.iter().product::<usize>();
-    let value = |i: usize| ((i + 1) as f64 * 0.618_033_988_749_894_9 + seed).fract() * 2.0 - 1.0;
-    Tensor::from_slice(shape, &(0..numel).map(value).collect::<Vec<_>>())
-}
-
 /// Returns the bits, ignoring the sign of zero.
 fn bits(x: &Tensor) -> Vec<u64> {
     x.to_vec::<f64>().iter().map(|it| (it + 0.0).to_bits()).collect()
@@ -181,12 +176,6 @@ fn derivatives_of_gradients() {
         let want = ops::stack(&want.iter().collect::<Vec<_>>(), 0);
         near(name, "over lanes", &ms::vmap(ms::grad(f))(&all), &want);
     }
-}
-
-/// Returns the processor time of this thread in seconds, which excludes other processes.
-fn thread_seconds() -> f64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9
 }
 
 /// Eight times the parts take about eight times as long, and not 64 times. They take longer than that where other tests

@@ -1,17 +1,11 @@
 //! Compares second derivatives of movement, products, convolutions and pooling with differences of first ones, eagerly
 //! and compiled.
 
+use crate::scattered;
 use ms::ops::{self, ConvOptions, PoolOptions, Segment};
 use ms::tensor::WithStep;
 use ms::{DType, Tensor, tensor};
 use ms_core::session::{Compiled, Precision};
-
-/// Returns scattered f64 values around zero in a shape.
-fn scattered(shape: &[usize], seed: f64) -> Tensor {
-    let numel = shape.iter().product::<usize>();
-    let value = |i: usize| ((i + 1) as f64 * 0.618_033_988_749_894_9 + seed).fract() * 2.0 - 1.0;
-    Tensor::from_slice(shape, &(0..numel).map(value).collect::<Vec<_>>())
-}
 
 /// Computes `Σ y³` for the result `y` of an op. Its second derivative goes through the op three times.
 fn cubed(y: Tensor) -> Tensor {

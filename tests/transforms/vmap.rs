@@ -1,17 +1,12 @@
 //! Tests `vmap` in programs: axes, nesting, composition with `grad` and `jit`, cells and state.
 
+use crate::counted::counted;
 use crate::told::catch;
 use ms::prelude::*;
 use ms::{Code, grad, jit, value_and_grad, vmap, vmap_cells};
 
 fn f32s(x: &Tensor) -> Vec<f32> {
     x.to_vec::<f32>()
-}
-
-/// Returns `0, 1, 2, ..` in a shape.
-fn counted<const N: usize>(shape: [usize; N]) -> Tensor {
-    let count = shape.iter().product::<usize>();
-    Tensor::from_slice(shape, &(0..count).map(|it| it as f32).collect::<Vec<_>>())
 }
 
 /// Runs `f` with compilation and without.

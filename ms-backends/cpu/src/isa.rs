@@ -64,15 +64,15 @@ fn best() -> Isa {
         return Isa::Interp;
     }
     // SAFETY: OSXSAVE is set, so the system has enabled `xgetbv`.
-    let kept = unsafe { kept_state() } as u32;
+    let saved = unsafe { saved_register_state() } as u32;
     // A processor with XSAVE has leaf 13, and thus leaf 7.
     let more = __cpuid_count(7, 0).ebx;
     // The system must save 128-bit and 256-bit registers, and the processor must have AVX2.
-    if !has(kept, &[1, 2]) || !has(more, &[5]) {
+    if !has(saved, &[1, 2]) || !has(more, &[5]) {
         return Isa::Interp;
     }
     // The system must save masks and 512-bit registers, and the processor must have AVX-512 F, DQ, BW and VL.
-    match has(kept, &[5, 6, 7]) && has(more, &[16, 17, 30, 31]) {
+    match has(saved, &[5, 6, 7]) && has(more, &[16, 17, 30, 31]) {
         true => Isa::Avx512,
         false => Isa::Avx2,
     }
@@ -83,25 +83,25 @@ fn best() -> Isa {
 ///
 /// Source: AMD, Software Optimization Guide for the Zen 4 Microarchitecture, publication 57647.
 #[cfg(target_arch = "x86_64")]
-pub fn has_half_units() -> bool {
+pub fn double_pumps_512() -> bool {
     use std::arch::x86_64::__cpuid;
     static HALF: OnceLock<bool> = OnceLock::new();
     *HALF.get_or_init(|| {
         let version = __cpuid(1).eax;
         let family = (version >> 8 & 0xf) + (version >> 20 & 0xff);
-        is_of_amd() && family == 0x19
+        is_amd() && family == 0x19
     })
 }
 
 /// Whether the processor runs a 512-bit instruction as two 256-bit halves (double pumping).
 #[cfg(not(target_arch = "x86_64"))]
-pub fn has_half_units() -> bool {
+pub fn double_pumps_512() -> bool {
     false
 }
 
 /// Whether AMD made the processor.
 #[cfg(target_arch = "x86_64")]
-pub fn is_of_amd() -> bool {
+pub fn is_amd() -> bool {
     let vendor = std::arch::x86_64::__cpuid(0);
     [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).as_flattened() == b"AuthenticAMD"
 }
@@ -112,7 +112,7 @@ pub fn is_of_amd() -> bool {
 /// The system has enabled `xgetbv` (OSXSAVE), as it has on every machine with AVX.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "xsave")]
-pub fn kept_state() -> u64 {
+pub fn saved_register_state() -> u64 {
     // SAFETY: XCR0 exists wherever `xgetbv` does, which this function's contract requires.
     unsafe { std::arch::x86_64::_xgetbv(0) }
 }

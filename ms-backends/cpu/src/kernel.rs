@@ -1,6 +1,6 @@
 //! Defines executable kernels: [`KernelCode`].
 
-use crate::cut::Cut;
+use crate::threads::partition::Partition;
 use ms_core::exec::KernelView;
 use std::sync::Arc;
 
@@ -26,23 +26,24 @@ pub unsafe trait KernelCode: Send + Sync {
 
     /// Returns code that runs a call with this block on the calling thread alone, if this code may share it with
     /// others.
-    fn alone(&self, _block: &[u64]) -> Option<&dyn KernelCode> {
+    fn single_threaded(&self, _block: &[u64]) -> Option<&dyn KernelCode> {
         None
     }
 
-    /// Returns the estimated duration of a call in nanoseconds, if the call may be [partitioned](KernelCode::cut).
+    /// Returns the estimated duration of a call in nanoseconds, if the call may be
+    /// [partitioned](KernelCode::partition).
     fn nanos(&self, extents: &[u64]) -> Option<usize> {
         let _ = extents;
         None
     }
 
     /// Returns the partition of a call into parts that may run in parallel. `None` if the call must run on its own.
-    fn cut(&self, _block: &[u64]) -> Option<Cut<'_>> {
+    fn partition(&self, _block: &[u64]) -> Option<Partition<'_>> {
         None
     }
 
     /// Returns code that is specialised for calls with these extents, if there is any.
-    fn at(&self, extents: &[u64]) -> Option<Arc<dyn KernelCode>> {
+    fn specialized(&self, extents: &[u64]) -> Option<Arc<dyn KernelCode>> {
         let _ = extents;
         None
     }

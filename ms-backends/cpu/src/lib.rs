@@ -6,26 +6,16 @@ pub mod interp;
 pub mod testing;
 pub mod threads;
 
-mod artifact;
 mod backend;
 mod code;
-mod cut;
-mod driver;
+mod gemm;
 mod isa;
 mod kernel;
 mod library;
-mod loaded;
-mod long_calls;
-mod parallel;
-mod perf;
-mod product;
-mod roof;
-mod split;
-mod step;
 mod target;
 
 pub use backend::CpuBackend;
-pub use driver::CpuDriver;
+pub use backend::driver::CpuDriver;
 pub use isa::Isa;
 pub use kernel::KernelCode;
 pub use target::TARGET;

@@ -5,13 +5,13 @@ use ms_core::target::{Budget, EpilogueLimits, RepeatLimits, Target};
 use ms_core::target::{Contracted, Images, Kept};
 use ms_core::tensor::{DType, Op};
 
-/// The composites with native loops. They sum in another order than their bodies.
-static KEPT: &[Kept] = &[kept(&BLOCKED_ATTENTION), kept(&BLOCKED_ATTENTION_GRAD)];
+/// The composites with native loops. The order of their sums differs from that of their bodies.
+static LEGAL_COMPOSITES: &[Kept] = &[legal(&BLOCKED_ATTENTION), legal(&BLOCKED_ATTENTION_GRAD)];
 
 /// The ops that run epilogues on tiles of their results.
 static WITH_EPILOGUES: &[Op] = &[CONV.op()];
 
-const fn kept(def: &'static OpDef) -> Kept {
+const fn legal(def: &'static OpDef) -> Kept {
     Kept { op: def.op(), dtype: DType::F32, strict: false }
 }
 
@@ -35,7 +35,7 @@ pub static TARGET: Target = Target {
     }),
     // A vector of iterations takes as long as the latency of its instructions.
     repeats: Some(RepeatLimits { elements: 32, carries: 16, nodes: 64 }),
-    composites: KEPT,
+    composites: LEGAL_COMPOSITES,
     // The convolutions of the library do not materialise the im2col buffer of a whole batch.
     images: Images { contracted: Contracted::Patches, order: AxisOrder::ChannelsFirst },
     // A native function would give other bits than the expanded formula.

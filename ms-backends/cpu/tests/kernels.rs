@@ -47,9 +47,10 @@ fn difference(file: &File<'_>, want: &Results, isa: Isa) -> Option<String> {
     // SAFETY: `File::run` creates its calls for the file's kernel, from which `code` was compiled.
     let run = |call: &mut Call| unsafe { call.run(&*code) };
     let alone = file.run(|call| threads::serial(|| run(call)));
-    let cut = file.run(|call| if call.may_be_cut(&file.kernel) { run(call) } else { threads::serial(|| run(call)) });
+    let partitioned =
+        file.run(|call| if call.may_be_partitioned(&file.kernel) { run(call) } else { threads::serial(|| run(call)) });
     let alone = alone.difference(want).map(|it| format!("on one thread: {it}"));
-    alone.or_else(|| cut.difference(want).map(|it| format!("on {} threads: {it}", threads::count())))
+    alone.or_else(|| partitioned.difference(want).map(|it| format!("on {} threads: {it}", threads::count())))
 }
 
 /// Returns the errors of a file on this machine.

@@ -128,8 +128,8 @@ const PRODUCTS: &str = "graph @main(%a: f32[70, 1030], %b: f32[1030, 130], %bias
   %p23 = matmul %c, %e : f32[70, 130]
   %g23 = greater %p23, %zero : bool[70, 130]
   %out23 = all %g23 {axes = [1], keepdims = true} : bool[70, 1]
-  // Columns side by side of rows that are cut in parts, also of the product of a stack, and a kernel behind that reads
-  // the results of another one.
+  // Adjacent columns of rows that are partitioned, also of a batched product, and a kernel that reads the results of
+  // another kernel.
   %p24 = matmul %a, %b : f32[70, 130]
   %t24 = tanh %p24 : f32[70, 130]
   %l24 = slice %t24 {starts = [0, 0], sizes = [70, 65], steps = [1, 1]} : f32[70, 65]

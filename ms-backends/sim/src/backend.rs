@@ -131,7 +131,7 @@ unsafe impl Backend for SimBackend {
             Step::Contraction { .. } | Step::Check { .. } => false,
             Step::Library { op, .. } => definition(*op).effects.act_on_host(),
         };
-        Ok(Arc::new(SimWhole { code: self.cpu.compile_step(step)?, waits, driver: self.driver() }))
+        Ok(Arc::new(SimStep { code: self.cpu.compile_step(step)?, waits, driver: self.driver() }))
     }
 }
 
@@ -152,7 +152,7 @@ unsafe impl StepCode for SimKernelStep {
 }
 
 /// The code of a contraction or a library op on arrays of the device.
-struct SimWhole {
+struct SimStep {
     code: Arc<dyn StepCode>,
     /// Whether the op acts on the host, so that earlier work must end first.
     waits: bool,
@@ -160,7 +160,7 @@ struct SimWhole {
 }
 
 // SAFETY: the CPU backend runs the step, on the bytes behind the device addresses.
-unsafe impl StepCode for SimWhole {
+unsafe impl StepCode for SimStep {
     unsafe fn run(&self, _: &[u64], operands: &[&Array], results: &[Array]) -> Result<()> {
         let memory = self.driver.memory;
         memory.simulation.call()?;

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// The number of steps that loops collect before a submission. Without a limit, the memory of commands would grow with
 /// the iterations.
-const MOST_STEPS: usize = 1024;
+const MAX_STEPS: usize = 1024;
 
 /// A driver that runs the steps of plans on a simulated device.
 ///
@@ -290,7 +290,7 @@ unsafe impl Driver for SimDriver {
     }
 
     fn iterated(&self, commands: &mut Commands) -> Result<()> {
-        if commands.steps.len() < MOST_STEPS { Ok(()) } else { self.submit(commands) }
+        if commands.steps.len() < MAX_STEPS { Ok(()) } else { self.submit(commands) }
     }
 
     fn submit(&self, commands: &mut Commands) -> Result<()> {

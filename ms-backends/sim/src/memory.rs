@@ -31,7 +31,7 @@ const MARKED_BYTES: usize = 64 << 10;
 
 /// The number of freed bytes whose blocks may still be unavailable. Beyond it the device runs its work, which releases
 /// them.
-const MOST_GIVEN_UP: usize = 256 << 20;
+const MAX_PENDING_FREE: usize = 256 << 20;
 
 /// The memory of a simulated device: a range of inaccessible addresses, and the bytes behind them.
 pub struct SimMemory {
@@ -50,7 +50,7 @@ struct Blocks {
     /// The lengths of the free ranges by their offsets. No two ranges are adjacent.
     free: Mutex<BTreeMap<usize, usize>>,
     /// The number of freed bytes that become available when earlier work has ended.
-    given_up: AtomicUsize,
+    pending_free: AtomicUsize,
 }
 
 impl Blocks {
@@ -126,7 +126,10 @@ impl SimMemory {
             device,
             first,
             bytes: NonNull::new(bytes.cast()).expect("a mapping is not at address zero"),
-            blocks: Arc::new(Blocks { free: Mutex::new(BTreeMap::from([(0, BYTES)])), given_up: AtomicUsize::new(0) }),
+            blocks: Arc::new(Blocks {
+                free: Mutex::new(BTreeMap::from([(0, BYTES)])),
+                pending_free: AtomicUsize::new(0),
+            }),
             queue: Queue::new(SEED.value().unwrap_or(0)),
             simulation: Simulation::default(),
         })
@@ -240,9 +243,9 @@ impl Streams for SimMemory {
         self.queue.wait(fence, &self.simulation)
     }
 
-    fn synchronize(&self, told: Option<&[Stream]>) -> Result<()> {
+    fn synchronize(&self, streams: Option<&[Stream]>) -> Result<()> {
         self.simulation.waited();
-        self.queue.synchronize(told, &self.simulation)
+        self.queue.synchronize(streams, &self.simulation)
     }
 }
 
@@ -274,14 +277,14 @@ unsafe impl Memory for SimMemory {
         let offset = block.as_ptr() as usize - self.first;
         let len = room(bytes).expect("the block was allocated");
         self.simulation.freed(bytes);
-        let given_up = self.blocks.given_up.fetch_add(len, Ordering::Relaxed) + len;
+        let pending_free = self.blocks.pending_free.fetch_add(len, Ordering::Relaxed) + len;
         let blocks = self.blocks.clone();
         let free = move || {
-            blocks.given_up.fetch_sub(len, Ordering::Relaxed);
+            blocks.pending_free.fetch_sub(len, Ordering::Relaxed);
             blocks.give_back(offset, len);
         };
         self.queue.put(stream, Work::Free(Box::new(free)), &self.simulation);
-        if given_up > MOST_GIVEN_UP {
+        if pending_free > MAX_PENDING_FREE {
             self.queue.advance(&self.simulation);
         }
     }

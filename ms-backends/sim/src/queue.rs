@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// The limit of queued work. Beyond it the device runs some, as a real one would in the meantime.
-const MOST_WORK: usize = 1024;
+const MAX_WORK: usize = 1024;
 
 /// The number of failed steps that each stream remembers.
-const MOST_FAILURES: usize = 4096;
+const MAX_FAILURES: usize = 4096;
 
 /// An item of work of a stream.
 pub enum Work {
@@ -36,7 +36,7 @@ struct Queued {
 struct Failure {
     error: Error,
     /// Whether a wait has returned the error.
-    is_fetched: AtomicBool,
+    is_reported: AtomicBool,
 }
 
 /// A range of a stream's steps, by number, during which its error word was set.
@@ -86,11 +86,11 @@ impl StreamState {
     fn word_at(&self, serial: u64) -> Option<&Arc<Failure>> {
         let covers = |it: &&Period| it.first <= serial && it.last.is_none_or(|last| serial <= last);
         let covering = self.periods.iter().find(covers).map(|it| &it.failure);
-        covering.filter(|it| !it.is_fetched.load(Ordering::Relaxed))
+        covering.filter(|it| !it.is_reported.load(Ordering::Relaxed))
     }
 
     fn failed(&mut self, serial: u64, failure: Arc<Failure>) {
-        if self.failures.len() >= MOST_FAILURES {
+        if self.failures.len() >= MAX_FAILURES {
             self.failures.pop_first();
         }
         self.failures.insert(serial, failure);
@@ -149,12 +149,12 @@ impl State {
         ready.get(bits as usize % ready.len().max(1)).copied()
     }
 
-    /// Returns an error that no wait has returned, of the streams in `told`, or of any stream.
-    fn unfetched(&self, told: Option<&[Stream]>) -> Option<Arc<Failure>> {
-        let is_told = |at: usize| told.is_none_or(|it| it.contains(&Stream(at as u32)));
-        let unfetched = |it: &&Arc<Failure>| !it.is_fetched.load(Ordering::Relaxed);
-        let mut words = self.streams.iter().enumerate().filter(|it| is_told(it.0)).filter_map(|it| it.1.word());
-        words.find(unfetched).cloned()
+    /// Returns an error that no wait has returned, of the streams in `streams`, or of any stream.
+    fn unreported(&self, streams: Option<&[Stream]>) -> Option<Arc<Failure>> {
+        let is_selected = |at: usize| streams.is_none_or(|it| it.contains(&Stream(at as u32)));
+        let unreported = |it: &&Arc<Failure>| !it.is_reported.load(Ordering::Relaxed);
+        let mut words = self.streams.iter().enumerate().filter(|it| is_selected(it.0)).filter_map(|it| it.1.word());
+        words.find(unreported).cloned()
     }
 }
 
@@ -221,10 +221,10 @@ impl Queue {
         let origin = to.origin.clone();
         to.work.push_back(Queued { work, origin });
         state.work += 1;
-        let much = state.work > MOST_WORK;
+        let much = state.work > MAX_WORK;
         drop(state);
         if much {
-            self.advance_while(simulation, |it| it.work > MOST_WORK / 2);
+            self.advance_while(simulation, |it| it.work > MAX_WORK / 2);
         }
     }
 
@@ -232,7 +232,7 @@ impl Queue {
     pub fn check(&self, fence: Fence) -> Result<()> {
         let state = self.state();
         let failure = state.streams[fence.stream.0 as usize].failures.get(&fence.serial);
-        match failure.filter(|it| it.is_fetched.load(Ordering::Relaxed)) {
+        match failure.filter(|it| it.is_reported.load(Ordering::Relaxed)) {
             Some(failure) => Err(failure.error.clone()),
             None => Ok(()),
         }
@@ -243,15 +243,15 @@ impl Queue {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         self.run_while(&running, simulation, |it| !it.has_ended(fence));
         let failure = self.state().failure_at(fence).cloned();
-        failure.map_or(Ok(()), |it| Err(self.fetch(&running, simulation, &it)))
+        failure.map_or(Ok(()), |it| Err(self.report(&running, simulation, &it)))
     }
 
     /// See [`Streams::synchronize`](ms_core::tensor::Streams::synchronize).
-    pub fn synchronize(&self, told: Option<&[Stream]>, simulation: &Simulation) -> Result<()> {
+    pub fn synchronize(&self, streams: Option<&[Stream]>, simulation: &Simulation) -> Result<()> {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         self.run_while(&running, simulation, |_| true);
-        let failure = self.state().unfetched(told);
-        failure.map_or(Ok(()), |it| Err(self.fetch(&running, simulation, &it)))
+        let failure = self.state().unreported(streams);
+        failure.map_or(Ok(()), |it| Err(self.report(&running, simulation, &it)))
     }
 
     /// Runs all work, whether or not it fails.
@@ -276,10 +276,10 @@ impl Queue {
 
     /// Returns the error of a failure. Before that, it ends the work queued behind the failure without effect, and
     /// clears the error words that the failure set.
-    fn fetch(&self, running: &MutexGuard<'_, ()>, simulation: &Simulation, failure: &Arc<Failure>) -> Error {
+    fn report(&self, running: &MutexGuard<'_, ()>, simulation: &Simulation, failure: &Arc<Failure>) -> Error {
         self.run_while(running, simulation, |_| true);
         let mut state = self.state();
-        failure.is_fetched.store(true, Ordering::Relaxed);
+        failure.is_reported.store(true, Ordering::Relaxed);
         for stream in &mut state.streams {
             let ended = stream.ended;
             if let Some(period) = stream.periods.last_mut()
@@ -293,7 +293,7 @@ impl Queue {
                     (stream.ended, stream.last) = (stream.put, stream.put);
                 }
             }
-            stream.periods.retain(|it| it.last.is_none() || !it.failure.is_fetched.load(Ordering::Relaxed));
+            stream.periods.retain(|it| it.last.is_none() || !it.failure.is_reported.load(Ordering::Relaxed));
         }
         failure.error.clone()
     }
@@ -325,7 +325,7 @@ impl Queue {
                     Some(origin) => origin.explain(error),
                     None => error,
                 };
-                Arc::new(Failure { error, is_fetched: AtomicBool::new(false) })
+                Arc::new(Failure { error, is_reported: AtomicBool::new(false) })
             });
             let mut state = self.state();
             state.work -= 1;

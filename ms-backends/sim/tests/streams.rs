@@ -82,7 +82,7 @@ fn nothing_runs_before_a_wait() {
     assert_eq!(there.to_vec::<f32>(), [1., 2.]);
 }
 
-/// A stream writes what another one reads. With the wait every schedule gives the right result, and without it some do
+/// A stream writes what another stream reads. With the wait every schedule gives the right result, and without it some do
 /// not.
 #[test]
 fn a_missing_wait_is_found() {
@@ -113,7 +113,7 @@ fn a_missing_wait_is_found() {
 
 /// A failure propagates to later work on its stream, and to streams that depend on it, until a wait has reported it.
 #[test]
-fn failures_spread_until_they_are_told() {
+fn failures_spread_until_they_are_reported() {
     let _alone = alone();
     let (memory, simulation) = device(1);
     let [a, b, apart] = [StreamKind::Compute; 3].map(|it| memory.lend(it));
@@ -133,8 +133,8 @@ fn failures_spread_until_they_are_told() {
         // Where the failure does not reach, nothing is reported, and nothing is restored.
         assert_eq!(bytes.read(apart, 3).expect("it does not depend on it"), 2);
         assert_eq!(memory.check(failed).ok(), Some(()), "no wait has told yet");
-        let told = bytes.read(b, 2).expect_err("it depends on it");
-        assert_eq!(told.code(), Code::Backend);
+        let reported = bytes.read(b, 2).expect_err("it depends on it");
+        assert_eq!(reported.code(), Code::Backend);
         // From then on everything works, and steps without effect are known.
         assert!(memory.check(failed).is_err());
         for (at, want) in [(0, 1), (1, 1), (2, 1), (3, 2)] {
@@ -190,9 +190,9 @@ fn errors_that_come_later_are_those_of_the_op() {
     let scattered = ops::scatter(&x, tensor![7i64].to(sim(2)), tensor![0.0].to(sim(2)), 0);
     let line = line!() - 1;
     let behind = &scattered + &x;
-    let told = |tensor: &Tensor| tensor.try_to_vec::<f32>().expect_err("it depends on what failed");
+    let reported = |tensor: &Tensor| tensor.try_to_vec::<f32>().expect_err("it depends on what failed");
     assert_eq!(good.to_vec::<f32>(), [2., 4., 6.], "it came before");
-    let error = told(&behind);
+    let error = reported(&behind);
     let said = error.to_string();
     assert_eq!(error.code(), Code::OutOfRange, "{said}");
     for part in ["`scatter`", "f32[3]", &format!("{}:{line}:", file!())] {
@@ -200,7 +200,7 @@ fn errors_that_come_later_are_those_of_the_op() {
     }
     // The error was reported, but results without a value still give an error.
     assert_eq!((&x + &x).to_vec::<f32>(), [2., 4., 6.]);
-    assert_eq!(told(&scattered).code(), Code::OutOfRange);
+    assert_eq!(reported(&scattered).code(), Code::OutOfRange);
     assert_eq!(catch(|| &behind * 2.0).expect_err("there is nothing to read").code(), Code::OutOfRange);
     ms_core::synchronize().expect("it was told");
     drop((x, good, scattered, behind));

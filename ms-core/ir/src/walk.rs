@@ -6,7 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Returns the distinct regions of `root` at any depth, in post-order: each once, after the regions of its own nodes.
+/// Returns the distinct regions of `root` at any depth, in post-order: each once, after the regions of the nodes in it.
 /// Does not include `root`.
 pub fn subgraphs(root: &Graph) -> Vec<&Arc<Graph>> {
     let regions = |graph| Graph::nodes(graph).flat_map(|(_, node)| &node.regions);
@@ -26,7 +26,7 @@ pub fn subgraphs(root: &Graph) -> Vec<&Arc<Graph>> {
     found
 }
 
-/// Rewrites `root` and its [`subgraphs`], which the caller passes, each once and after the regions of its own nodes.
+/// Rewrites `root` and its [`subgraphs`], which the caller passes, each once and after the regions of the nodes in it.
 ///
 /// # Errors
 /// The errors of `rewrite`.

@@ -80,7 +80,7 @@ impl Rewriter<'_> {
 
     /// Removes the places that methods may have moved inside the region and that are not mentioned outside.
     pub fn drop_taken(&self, places: &mut Vec<Place>, used: &Use, other: impl Fn(&str) -> bool) {
-        // Nothing is known of the code that follows the region in its own statement, or that a loop head repeats.
+        // Nothing is known about the code that follows the region in its own statement, or that a loop head repeats.
         if matches!(used, Use::Value(_)) || self.rounds.len() != self.context.loops() {
             return;
         }

@@ -1,4 +1,4 @@
-#[jit]
+#[body]
 fn statement(x: &Tensor, y: &Tensor) -> Tensor {
     let mut sum = x + y;
     if x < y {
@@ -7,7 +7,7 @@ fn statement(x: &Tensor, y: &Tensor) -> Tensor {
     sum
 }
 
-#[jit]
+#[body]
 fn value(x: &Tensor, pair: &mut Pair) -> Tensor {
     let half: Tensor = if x > 0.5 && pair.flag {
         pair.left = x * 2.0;
@@ -20,7 +20,7 @@ fn value(x: &Tensor, pair: &mut Pair) -> Tensor {
     half
 }
 
-#[jit]
+#[body]
 fn deferred(x: &Tensor, config: &Config) -> Tensor {
     let scale;
     if config.large {
@@ -29,4 +29,12 @@ fn deferred(x: &Tensor, config: &Config) -> Tensor {
         scale = 1.0;
     }
     x * scale
+}
+
+#[body]
+fn choose(x: &Tensor) -> Tensor {
+    match x {
+        2 | 3 => x * 10,
+        other => -other,
+    }
 }

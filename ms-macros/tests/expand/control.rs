@@ -1,4 +1,4 @@
-#[jit]
+#[body]
 fn f(x: &Tensor, n: usize, names: &[String]) -> Result<Tensor> {
     let mut i = 0;
     while i < names.len() && check(&names[i])? > 2 {
@@ -8,15 +8,24 @@ fn f(x: &Tensor, n: usize, names: &[String]) -> Result<Tensor> {
         return Ok(x.clone());
     }
     if x > 0.5 || flag {
-        assert!(x < n);
+        assert!(x < n, "x is too large");
         assert!(n < 9, "never {n}");
     }
     let mask = x == 1.0;
-    for k in 0..n {
+    for (k, name) in names.iter().enumerate() {
+        if name.is_empty() {
+            continue;
+        }
         if k == n - 1 {
             break;
         }
     }
+    let first = loop {
+        if n > 5 {
+            break x;
+        }
+        i += 1;
+    };
     if let Some(first) = names.first() && first < "a" && x <= n {
         return fail(first);
     }

@@ -1,15 +1,13 @@
-#[jit]
+#[body]
 fn handed_on(y: &mut Tensor, x: &Tensor) {
     let t = (&mut *y, 1);
     if x > 1.0 {
         put(t.0, x);
-    }
-    if x > 2.0 {
         apply(move || put(y, x));
     }
 }
 
-#[jit]
+#[body]
 fn items(all: &mut Vec<Tensor>, x: &Tensor) {
     for (i, t) in all.iter_mut().enumerate() {
         if &*t > 1.0 {
@@ -18,16 +16,12 @@ fn items(all: &mut Vec<Tensor>, x: &Tensor) {
     }
 }
 
-#[jit]
+#[body]
 fn right_side(y: &mut Tensor, x: &Tensor) -> Tensor {
-    let mut w = x.clone();
-    if x > 1.0 && yes(y, x) {
-        w += 1.0;
-    }
-    w
+    x > 1.0 && yes(y, x)
 }
 
-#[jit]
+#[body]
 fn asked(x: &Tensor, cache: &Cache) {
     let w = pick(x);
     if x > 1.0 {

@@ -1,4 +1,4 @@
-#[jit]
+#[body]
 fn while_loop(x: &Tensor) -> Tensor {
     let mut x = x.clone();
     while x > 1.0 {
@@ -7,7 +7,7 @@ fn while_loop(x: &Tensor) -> Tensor {
     x
 }
 
-#[jit]
+#[body]
 fn range_loop(x: &Tensor, n: &Tensor) -> Tensor {
     let mut sum = x.clone();
     for i in ms::range(0, n).step(2) {
@@ -16,23 +16,12 @@ fn range_loop(x: &Tensor, n: &Tensor) -> Tensor {
     sum
 }
 
-#[jit]
-fn host_loops(x: &Tensor, names: &[String]) -> Tensor {
-    let mut sum = x.clone();
-    for (i, name) in names.iter().enumerate() {
-        if name.is_empty() {
-            continue;
-        }
-        sum += i;
+#[body]
+fn while_let(x: &Tensor, mut rest: Iter<Dense>) -> Tensor {
+    while let Some(layer) = rest.next()
+        && x < 10.0
+    {
+        layer(&x);
     }
-    let mut n = 0;
-    while n < 3 {
-        n += 1;
-    }
-    loop {
-        if n > 5 {
-            break sum;
-        }
-        n += 1;
-    }
+    x
 }

@@ -2,9 +2,9 @@
 //! (<https://github.com/tensorflow/tensorboard/blob/master/tensorboard/compat/proto/event.proto>).
 
 use super::{Callback, RunContext};
-use crate::io::crc::crc32c;
 use crate::io::protobuf::{bytes, double, float, number};
 use crate::io::state_dict::row_major;
+use crc::{CRC_32_ISCSI, Crc};
 use ms_core::error::OrRaise;
 use ms_core::ops::rules::check_positive;
 use ms_core::{Code, Error, Result, Tensor};
@@ -128,10 +128,13 @@ fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
+/// The CRC-32C of records.
+const CRC32C: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
+
 /// Frames a message with its length and checksums.
 fn record(message: &[u8]) -> Vec<u8> {
     // Masking is part of the format: the CRC of data that contains its own CRC would be a constant.
-    let masked = |it: &[u8]| crc32c(it).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes();
+    let masked = |it: &[u8]| CRC32C.checksum(it).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes();
     let length = (message.len() as u64).to_le_bytes();
     [&length[..], &masked(&length), message, &masked(message)].concat()
 }
@@ -280,7 +283,7 @@ mod tests {
         let cases: [(&[f64], u32); 3] =
             [(&[1.0, 2.0, 4.0], 0xf3b6_9cdf), (&[2.0, 2.0], 0x9572_c3a4), (&[-1.5], 0x2ea4_f796)];
         for (values, want) in cases {
-            assert_eq!(super::crc32c(&super::histogram(values)), want, "{values:?}");
+            assert_eq!(super::CRC32C.checksum(&super::histogram(values)), want, "{values:?}");
         }
     }
 }

@@ -2,41 +2,39 @@
 
 use ms::prelude::*;
 
-/// Doubles the parameter and adds the gradient in each backward pass, so that the order is visible.
-#[cell]
-pub struct Adds {
-    pub p: Parameter,
+/// Declares a cell that writes in the backward pass.
+macro_rules! adds {
+    ($(#[$attribute:meta])* $name:ident) => {
+        $(#[$attribute])*
+        pub struct $name {
+            pub p: Parameter,
+        }
+
+        #[cell]
+        impl $name {
+            fn construct(&self, x: &Tensor) -> Tensor {
+                x * 3.0
+            }
+
+            fn bprop(&self, x: &Tensor, _out: &Tensor, dout: &Tensor) -> (Tensor,) {
+                self.p.set(&(&self.p * 2.0 + dout));
+                (&self.p * dout * x / x,)
+            }
+        }
+    };
 }
 
-#[cell]
-impl Adds {
-    fn construct(&self, x: &Tensor) -> Tensor {
-        x * 3.0
-    }
-
-    fn bprop(&self, x: &Tensor, _out: &Tensor, dout: &Tensor) -> (Tensor,) {
-        self.p.set(&(&self.p * 2.0 + dout));
-        (&self.p * dout * x / x,)
-    }
+adds! {
+    /// Doubles the parameter and adds the gradient in each backward pass, so that the order is visible.
+    #[cell]
+    Adds
 }
 
-/// Works like [`Adds`], traced once for all of its calls.
-#[cell]
-#[lazy_inline]
-pub struct Shared {
-    pub p: Parameter,
-}
-
-#[cell]
-impl Shared {
-    fn construct(&self, x: &Tensor) -> Tensor {
-        x * 3.0
-    }
-
-    fn bprop(&self, x: &Tensor, _out: &Tensor, dout: &Tensor) -> (Tensor,) {
-        self.p.set(&(&self.p * 2.0 + dout));
-        (&self.p * dout * x / x,)
-    }
+adds! {
+    /// Works like [`Adds`], traced once for all of its calls.
+    #[cell]
+    #[lazy_inline]
+    Shared
 }
 
 /// A cell with a custom derivative around a cell that writes.
@@ -152,39 +150,38 @@ impl Saves {
     }
 }
 
-/// Reads in the backward pass, and does not write.
-#[cell]
-pub struct Reads {
-    pub p: Parameter,
+/// Declares a cell that reads in the backward pass.
+macro_rules! reads {
+    ($(#[$attribute:meta])* $name:ident) => {
+        $(#[$attribute])*
+        pub struct $name {
+            pub p: Parameter,
+        }
+
+        #[cell]
+        impl $name {
+            fn construct(&self, x: &Tensor) -> Tensor {
+                x * 1.0
+            }
+
+            fn bprop(&self, _x: &Tensor, _out: &Tensor, dout: &Tensor) -> (Tensor,) {
+                (dout * &self.p,)
+            }
+        }
+    };
 }
 
-#[cell]
-impl Reads {
-    fn construct(&self, x: &Tensor) -> Tensor {
-        x * 1.0
-    }
-
-    fn bprop(&self, _x: &Tensor, _out: &Tensor, dout: &Tensor) -> (Tensor,) {
-        (dout * &self.p,)
-    }
+reads! {
+    /// Reads in the backward pass, and does not write.
+    #[cell]
+    Reads
 }
 
-/// Works like [`Reads`], traced once for all of its calls.
-#[cell]
-#[lazy_inline]
-pub struct SharedReads {
-    pub p: Parameter,
-}
-
-#[cell]
-impl SharedReads {
-    fn construct(&self, x: &Tensor) -> Tensor {
-        x * 1.0
-    }
-
-    fn bprop(&self, _x: &Tensor, _out: &Tensor, dout: &Tensor) -> (Tensor,) {
-        (dout * &self.p,)
-    }
+reads! {
+    /// Works like [`Reads`], traced once for all of its calls.
+    #[cell]
+    #[lazy_inline]
+    SharedReads
 }
 
 /// Holds all cells that cases call. They use the same parameter, except `other` and `apart`.

@@ -12,8 +12,8 @@
 
 mod alloc;
 mod emit;
+mod opcodes;
 mod pool;
-mod rows;
 mod select;
 mod target;
 mod vinst;
@@ -67,21 +67,21 @@ struct Body {
 
 /// The loop extents that code is tuned for. The bits of results do not depend on the choice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Calls {
+pub enum Tuning {
     /// Any extents.
-    Any,
+    General,
     /// Long lanes: the instructions of adjacent vectors are interleaved.
-    Long,
+    Unrolled,
     /// Long lanes whose results exceed the caches: whole vectors are written with non-temporal stores, which do not
     /// read the cache lines that they overwrite. Contiguous results must begin at a multiple of [`LINE`] bytes in each
     /// step of the loops around the lanes.
     Streaming,
 }
 
-/// The size of a cache line in bytes. The results of [`Calls::Streaming`] are aligned to it.
+/// The size of a cache line in bytes. The results of [`Tuning::Streaming`] are aligned to it.
 pub const LINE: usize = 64;
 
-impl Calls {
+impl Tuning {
     /// Returns whether `param` is written with non-temporal stores.
     pub fn stream(self, param: &Param) -> bool {
         self == Self::Streaming && param.role == Role::Output && param.step == StrideClass::Unit
@@ -105,16 +105,16 @@ struct Bodies {
 /// # Errors
 /// If the kernel contains an unsupported operation, or `isa` is the interpreter.
 pub fn compile(kernel: &Kernel, isa: Isa) -> Result<Code, Unsupported> {
-    compile_for(kernel, isa, Calls::Any)
+    compile_for(kernel, isa, Tuning::General)
 }
 
-/// Compiles a kernel for an instruction set, tuned for `calls`.
+/// Compiles a kernel for an instruction set with a `tuning`.
 ///
 /// # Errors
-/// If [`compile`] fails, or the kernel has no variant that is specific to `calls`.
-pub fn compile_for(kernel: &Kernel, isa: Isa, calls: Calls) -> Result<Code, Unsupported> {
+/// If [`compile`] fails, or the kernel has no variant that is specific to `tuning`.
+pub fn compile_for(kernel: &Kernel, isa: Isa, tuning: Tuning) -> Result<Code, Unsupported> {
     // A kernel with reduced loops may read its results again, so they must stay in the caches.
-    if calls == Calls::Streaming && (kernel.lanes == LaneAxis::Reduced || kernel.seq > 0) {
+    if tuning == Tuning::Streaming && (kernel.lanes == LaneAxis::Reduced || kernel.seq > 0) {
         return Err(Unsupported::new("streaming stores of what may be read again"));
     }
     let target = match isa {
@@ -122,9 +122,9 @@ pub fn compile_for(kernel: &Kernel, isa: Isa, calls: Calls) -> Result<Code, Unsu
         Isa::Avx2 => Target::Avx2,
         Isa::Avx512 => Target::Avx512,
     };
-    let strip = select::select_strip(kernel, target, calls);
-    // The copies of kernels with reductions are the same for all `calls`.
-    if calls == Calls::Long && (strip.is_none() || kernel.insts.iter().any(|it| matches!(it, Inst::Reduce(..)))) {
+    let strip = select::select_strip(kernel, target, tuning);
+    // The copies of kernels with reductions are the same for every `tuning`.
+    if tuning == Tuning::Unrolled && (strip.is_none() || kernel.insts.iter().any(|it| matches!(it, Inst::Reduce(..)))) {
         return Err(Unsupported::new("long calls in particular"));
     }
     let allocated = |program| {
@@ -143,7 +143,7 @@ pub fn compile_for(kernel: &Kernel, isa: Isa, calls: Calls) -> Result<Code, Unsu
         whole: select::select_whole(kernel, target).map(allocated),
         short,
     };
-    let bytes = emit::emit(kernel, target, calls, &bodies)
+    let bytes = emit::emit(kernel, target, tuning, &bodies)
         .ok_or_else(|| Unsupported::new("more values at once than the stack should hold"))?;
     Ok(Code { bytes, spills: bodies.body.allocation.spills })
 }

@@ -25,12 +25,12 @@ impl Entry {
 #[derive(Default)]
 pub struct Pool {
     entries: Vec<Entry>,
-    numbers: FxHashMap<Entry, usize>,
+    indices: FxHashMap<Entry, usize>,
 }
 
 impl Pool {
     fn add(&mut self, entry: Entry) -> usize {
-        *self.numbers.entry(entry).or_insert_with(|| {
+        *self.indices.entry(entry).or_insert_with(|| {
             self.entries.push(entry);
             self.entries.len() - 1
         })

@@ -44,7 +44,7 @@ pub enum Width {
 
 impl Width {
     /// Returns the smallest vector register of at least `bytes`.
-    pub const fn of_bytes(bytes: usize) -> Self {
+    pub const fn from_bytes(bytes: usize) -> Self {
         match bytes {
             0..=16 => Self::Xmm,
             17..=32 => Self::Ymm,

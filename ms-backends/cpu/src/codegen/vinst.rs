@@ -1,6 +1,6 @@
 //! Defines virtual instructions: machine instructions over an unlimited number of virtual registers.
 
-use super::rows::Row;
+use super::opcodes::Opcode;
 use super::target::Width;
 use ms_core::ir::ParamId;
 use rustc_hash::FxHashMap;
@@ -36,8 +36,8 @@ pub enum Tie {
     Free,
     /// The result takes the register of the first source.
     First,
-    /// Any source of a fused multiply-add `a * b + c`. The rows are its forms 132, 213 and 231.
-    Fma([Row; 3]),
+    /// Any source of a fused multiply-add `a * b + c`. The opcodes are its forms 132, 213 and 231.
+    Fma([Opcode; 3]),
 }
 
 /// The operand widths with which an instruction is encoded.
@@ -55,7 +55,7 @@ pub enum View {
 #[derive(Clone, Copy, Debug)]
 pub struct Machine {
     /// The instruction.
-    pub row: Row,
+    pub opcode: Opcode,
     /// The immediate operand.
     pub imm: Option<u8>,
     /// Whether it overwrites a source, and which.
@@ -74,9 +74,9 @@ pub struct Machine {
 
 impl Machine {
     /// Returns an instruction without options.
-    pub const fn new(row: Row) -> Self {
+    pub const fn new(opcode: Opcode) -> Self {
         Self {
-            row,
+            opcode,
             imm: None,
             tie: Tie::Free,
             view: View::Whole,
@@ -231,28 +231,28 @@ pub struct VInst {
 
 /// A location, other than memory, that instructions read and write.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Place {
+enum Location {
     Register(VReg),
     /// Vector `n` of an accumulator array on the stack, or with `None` the vector of the current step.
     Accumulators(AccId, Option<u8>),
 }
 
 impl VInst {
-    fn written(&self) -> Option<Place> {
+    fn written(&self) -> Option<Location> {
         match self.op {
-            Op::AccStore(id) => Some(Place::Accumulators(id, None)),
-            Op::AccWrite(id, part) => Some(Place::Accumulators(id, Some(part))),
-            _ => self.dst.map(Place::Register),
+            Op::AccStore(id) => Some(Location::Accumulators(id, None)),
+            Op::AccWrite(id, part) => Some(Location::Accumulators(id, Some(part))),
+            _ => self.dst.map(Location::Register),
         }
     }
 
-    fn read(&self) -> impl Iterator<Item = Place> {
+    fn read(&self) -> impl Iterator<Item = Location> {
         let accumulators = match self.op {
-            Op::AccLoad(id) => Some(Place::Accumulators(id, None)),
-            Op::AccRead(id, part) => Some(Place::Accumulators(id, Some(part))),
+            Op::AccLoad(id) => Some(Location::Accumulators(id, None)),
+            Op::AccRead(id, part) => Some(Location::Accumulators(id, Some(part))),
             _ => None,
         };
-        self.srcs.iter().map(|it| Place::Register(*it)).chain(accumulators)
+        self.srcs.iter().map(|it| Location::Register(*it)).chain(accumulators)
     }
 }
 
@@ -282,7 +282,7 @@ pub enum When {
     /// In a [`Slice`], for remaining lanes, on the vector of this index in the round.
     Rest(usize),
     /// In a slice, if the block has more lanes than this.
-    Behind(usize),
+    IfMoreThan(usize),
     /// After the loop over whole rounds.
     After,
     /// Before the result of a block is first combined with a second-level accumulator. Also initialises unused
@@ -293,9 +293,9 @@ pub enum When {
     /// For each pair of second-level accumulators that is combined.
     ReducePartials,
     /// After blocked loops that had a single block.
-    One,
+    SingleBlock,
     /// After blocked loops that had several blocks.
-    Several,
+    SeveralBlocks,
 }
 
 impl When {
@@ -330,8 +330,8 @@ pub struct Blocked {
 pub struct Slice {
     /// The indices of the instruction blocks over which the accumulators stay in registers. The block before them sets
     /// the accumulators to the identity, and the block after them uses them.
-    pub held: Range<usize>,
-    /// The number of lanes in a round before this slice.
+    pub in_registers: Range<usize>,
+    /// The number of lanes in a round before those of this slice.
     pub skipped: usize,
 }
 
@@ -372,8 +372,8 @@ impl Program {
 
     /// Returns the ranges of blocks over which accumulators stay in registers, except single loops. Outer ranges
     /// precede the ranges inside them.
-    pub fn held(&self) -> impl Iterator<Item = Range<usize>> + '_ {
-        let inside = |it: &Blocked| it.slices.iter().map(|it| it.held.clone()).collect::<Vec<_>>();
+    pub fn register_ranges(&self) -> impl Iterator<Item = Range<usize>> + '_ {
+        let inside = |it: &Blocked| it.slices.iter().map(|it| it.in_registers.clone()).collect::<Vec<_>>();
         self.blocked.iter().flat_map(move |it| std::iter::once(it.blocks.clone()).chain(inside(it)))
     }
 
@@ -401,7 +401,7 @@ impl Program {
         for (run, inst) in runs().flat_map(|(run, insts)| insts.iter().map(move |it| (run, it))) {
             alone &= inst.written().is_none_or(|it| *writers.entry(it).or_insert(run) == run);
         }
-        let own = |place: &Place, run: usize| writers.get(place).is_none_or(|it| *it == run);
+        let own = |place: &Location, run: usize| writers.get(place).is_none_or(|it| *it == run);
         alone && runs().all(|(run, insts)| insts.iter().flat_map(VInst::read).all(|it| own(&it, run)))
     }
 

@@ -22,7 +22,7 @@ pub struct Blocks {
 
 impl Blocks {
     /// Partitions the loops of the frame's kernel, before its first step.
-    pub fn of(frame: &Frame<'_>) -> Self {
+    pub fn new(frame: &Frame<'_>) -> Self {
         let (kernel, extents) = (frame.kernel, frame.extents());
         let (outer, inner) = extents[kernel.par as usize..].split_at(1 + (kernel.seq - kernel.run) as usize);
         let product = |loops: &[u64]| loops.iter().fold(1u64, |all, &it| all.saturating_mul(it));

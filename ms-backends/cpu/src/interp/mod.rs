@@ -15,7 +15,7 @@ mod slots;
 mod tests;
 
 use crate::isa::Isa;
-pub(crate) use reduce::{Second, second_level};
+pub(crate) use reduce::{BlockReduction, reduce_blocks};
 
 use crate::kernel::KernelCode;
 use blocks::Blocks;
@@ -115,7 +115,7 @@ impl Interpreted {
                     // order.
                     Scope::Repeat => unsafe { repeat::run(self.isa, frame, range) },
                     Scope::Loop => {
-                        let mut blocks = Blocks::of(frame);
+                        let mut blocks = Blocks::new(frame);
                         // SAFETY: `range` is the stage that is about to run.
                         unsafe { reduce::start(frame, range.clone(), &blocks) };
                         frame.for_reduced_loops(|frame| {
@@ -150,7 +150,7 @@ impl Interpreted {
                 }
                 Scope::Repeat => unreachable!("a kernel with a loop has parallel lanes"),
                 Scope::Loop => {
-                    let mut blocks = Blocks::of(frame);
+                    let mut blocks = Blocks::new(frame);
                     // SAFETY: `range` is the stage that is about to run.
                     unsafe { reduce::start(frame, range.clone(), &blocks) };
                     frame.for_reduced_loops(|frame| {

@@ -94,8 +94,8 @@ unsafe fn end_group<T: Number>(frame: &Frame<'_>, out: usize, reducer: Reducer, 
             combine_lanes(total, partial::<T>(frame, out, at), |a, b| combine(reducer, a, b));
             partial::<T>(frame, out, at).fill(identity::<T>(reducer));
         }
-        let kept = partial::<T>(frame, out, ReductionOrder::PARTIALS + level);
-        combine_lanes(kept, total, |a, b| combine(reducer, a, b));
+        let waiting = partial::<T>(frame, out, ReductionOrder::PARTIALS + level);
+        combine_lanes(waiting, total, |a, b| combine(reducer, a, b));
         (0..ReductionOrder::PARTIALS).for_each(|it| partial::<T>(frame, out, it).fill(identity::<T>(reducer)));
     }
 }
@@ -143,7 +143,7 @@ pub unsafe fn finish(frame: &Frame<'_>, range: Range<usize>, blocks: &Blocks) {
 
 /// A reduction whose blocks were reduced elsewhere.
 #[derive(Clone, Copy)]
-pub struct Second {
+pub struct BlockReduction {
     /// The reducer.
     pub reducer: Reducer,
     /// The dtype of its accumulators.
@@ -152,7 +152,7 @@ pub struct Second {
 
 /// Reduces block results by the levels above blocks of [`ReductionOrder::Blocks`]. Each block result, and the returned
 /// result, is in the first bytes of its word.
-pub fn second_level(reduction: Second, blocks: &[u64]) -> u64 {
+pub fn reduce_blocks(reduction: BlockReduction, blocks: &[u64]) -> u64 {
     with_compute!(reduction.dtype, T => {
         let combine = |a, b| combine::<T>(reduction.reducer, a, b);
         let group = |blocks: &[u64]| {
@@ -233,9 +233,9 @@ fn accumulate_groups<T: Copy, const N: usize>(
     f: impl Fn(T, T) -> T,
 ) {
     // The head reaches up to the next multiple of `N`.
-    let turn = first % N;
-    let (head, values) = values.split_at(values.len().min((N - turn) % N));
-    combine_lanes(&mut accumulators[turn..], head, &f);
+    let offset = first % N;
+    let (head, values) = values.split_at(values.len().min((N - offset) % N));
+    combine_lanes(&mut accumulators[offset..], head, &f);
     let mut sums: [T; N] = std::array::from_fn(|i| accumulators[i]);
     let (groups, rest) = values.as_chunks::<N>();
     for group in groups {

@@ -1,6 +1,6 @@
 //! Runs epilogues of image ops: kernels that read elements of a result while these are in a cache.
 
-use crate::product::Epilogue;
+use crate::gemm::Epilogue;
 use crate::threads;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -31,16 +31,16 @@ impl<'a> Epilogues<'a> {
     /// kernels' code hold for the whole result, and each element is passed once.
     pub unsafe fn run(&self, part: ImagePart) {
         for epilogue in self.list {
-            let mut block: SmallVec<[u64; 64]> = SmallVec::from_slice(epilogue.block);
+            let mut arguments: SmallVec<[u64; 64]> = SmallVec::from_slice(epilogue.arguments);
             let several = self.sizes.iter().zip(&part).filter(|it| *it.0 != 1);
             for (axis, (_, range)) in several.enumerate() {
-                epilogue.words.loops.restrict(&mut block, axis, range.start, range.len());
+                epilogue.words.loops.restrict(&mut arguments, axis, range.start, range.len());
             }
             // On one thread, code with streaming stores may be faster.
-            let alone = if threads::is_several() { None } else { epilogue.code.alone(&block) };
+            let code = if threads::is_several() { None } else { epilogue.code.single_threaded(&arguments) };
             // SAFETY: the argument block restricts the loops of the whole result, for which this function's contract
             // holds, to the part.
-            unsafe { alone.unwrap_or(epilogue.code).call(&block) };
+            unsafe { code.unwrap_or(epilogue.code).call(&arguments) };
         }
     }
 

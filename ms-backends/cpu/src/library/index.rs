@@ -1,7 +1,7 @@
 //! Runs reads and writes at indices, of whole slices or of single elements along an axis, and concatenation.
 
 use super::update::begin;
-use crate::product::Shared;
+use crate::gemm::Shared;
 use crate::threads;
 use ms_core::error::Result;
 use ms_core::ops::host::{Axis, ScatterReduction, dense, elements, parts, plus, positions, rows, visit_indexed};

@@ -3,8 +3,8 @@
 //! Native are convolution and pooling of floats, concatenation, reads and writes at indices, ops along an axis,
 //! sorting, and long attention. Convolution and pooling widen f16 and bf16 to f32 and round once.
 
-mod along;
 mod attention;
+mod axis;
 mod conv;
 mod epilogues;
 mod index;
@@ -14,8 +14,8 @@ mod sort;
 mod tests;
 mod update;
 
+use crate::gemm::{Arithmetic, Epilogue};
 use crate::interp::number::Number;
-use crate::product::{Arithmetic, Epilogue};
 use epilogues::Epilogues;
 use half::{bf16, f16};
 use ms_core::error::{Code, Error, Result};
@@ -45,9 +45,9 @@ pub unsafe fn run(arithmetic: Arithmetic, op: Op, attrs: &Attrs, inputs: &[&Arra
         let done = unsafe {
             index::run(op, attrs, inputs, out)
                 .or_else(|| update::run(op, attrs, inputs, out))
-                .or_else(|| along::run(op, attrs, inputs, out))
+                .or_else(|| axis::run(op, attrs, inputs, out))
                 .or_else(|| sort::run(arithmetic.isa, op, attrs, inputs, outputs))
-                .or_else(|| along::means(op, attrs, inputs, out))
+                .or_else(|| axis::means(op, attrs, inputs, out))
                 .or_else(|| attention::run(arithmetic.isa, op, attrs, inputs, outputs))
         };
         if let Some(done) = done {
@@ -173,7 +173,7 @@ unsafe fn native_half<H: Element>(
     };
     let inputs: SmallVec<[Array; 2]> = inputs.iter().map(widened).collect::<Result<_>>()?;
     let wide = Array::try_zeros(out.shape(), DType::F32)?;
-    let arithmetic = arithmetic.of_widened(H::DTYPE);
+    let arithmetic = arithmetic.for_widened(H::DTYPE);
     // SAFETY: all types are the ones of `run`'s contract, widened, and the output is newly allocated.
     if !unsafe { native_in::<f32>(arithmetic, op, attrs, &inputs.iter().collect::<SmallVec<[&Array; 2]>>(), &wide)? } {
         return Ok(false);
@@ -202,8 +202,8 @@ unsafe fn native_in<T: conv::Direct + Number + Element + AddAssign>(
         (&ops::CONV, |it, attrs, inputs, to, shape| {
             conv::forward(it, attrs, inputs, to, shape, Epilogues::new(&[], shape))
         }),
-        (&ops::CONV_INPUT_GRAD, conv::input_grad),
-        (&ops::CONV_WEIGHT_GRAD, conv::weight_grad),
+        (&ops::CONV_INPUT_GRAD, conv::backward_data),
+        (&ops::CONV_WEIGHT_GRAD, conv::backward_weights),
         (&ops::MAX_POOL, |it, attrs, inputs, to, shape| pool::max(it.isa, attrs, inputs, to, shape)),
         (&ops::MAX_POOL_GRAD, |it, attrs, inputs, to, shape| pool::max_grad(it.isa, attrs, inputs, to, shape)),
         (&ops::MAX_POOL_TAKE, |it, attrs, inputs, to, shape| pool::max_take(it.isa, attrs, inputs, to, shape)),

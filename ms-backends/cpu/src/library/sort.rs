@@ -2,8 +2,8 @@
 
 use super::elements;
 use super::index::written;
+use crate::gemm::Shared;
 use crate::isa::Isa;
-use crate::product::Shared;
 use crate::threads;
 use half::{bf16, f16};
 use ms_core::error::Result;
@@ -55,9 +55,9 @@ trait Sorted: Element {
 
 /// The key of an element with its index, which orders equal elements.
 trait Entry<K>: Copy + Ord + Send + Sync {
-    fn new(key: K, place: usize) -> Self;
+    fn new(key: K, position: usize) -> Self;
     fn key(self) -> K;
-    fn place(self) -> usize;
+    fn position(self) -> usize;
 }
 
 /// Implements [`Entry`] with this number of bits for indices.
@@ -65,8 +65,8 @@ macro_rules! entries {
     ($($entry:ty: $key:ty, $bits:expr;)*) => {
         $(impl Entry<$key> for $entry {
             #[inline(always)]
-            fn new(key: $key, place: usize) -> Self {
-                Self::from(key) << $bits | place as Self
+            fn new(key: $key, position: usize) -> Self {
+                Self::from(key) << $bits | position as Self
             }
 
             #[inline(always)]
@@ -75,7 +75,7 @@ macro_rules! entries {
             }
 
             #[inline(always)]
-            fn place(self) -> usize {
+            fn position(self) -> usize {
                 (self & ((1 << $bits) - 1)) as usize
             }
         })*
@@ -139,8 +139,8 @@ struct Row<'a, T> {
 impl<T: Sorted> Row<'_, T> {
     /// Returns the entry at an index; earlier elements in the sort order have smaller entries.
     #[inline(always)]
-    fn entry<E: Entry<T::Key>>(&self, place: usize) -> E {
-        E::new(self.key(self.elements[place * self.step]), place)
+    fn entry<E: Entry<T::Key>>(&self, position: usize) -> E {
+        E::new(self.key(self.elements[position * self.step]), position)
     }
 
     #[inline(always)]
@@ -150,10 +150,10 @@ impl<T: Sorted> Row<'_, T> {
 
     /// Returns the start of the first [block](BLOCK) with a key below `last`; the end of the range if there is none.
     #[inline(always)]
-    fn lesser(&self, places: Range<usize>, last: T::Key) -> usize {
-        let mut at = places.start;
-        while at < places.end {
-            let end = places.end.min(at + BLOCK);
+    fn lesser(&self, positions: Range<usize>, last: T::Key) -> usize {
+        let mut at = positions.start;
+        while at < positions.end {
+            let end = positions.end.min(at + BLOCK);
             let any = match self.step {
                 1 if end == at + BLOCK => {
                     self.elements[at..end].iter().fold(false, |any, &it| any | (self.key(it) < last))
@@ -197,7 +197,7 @@ fn sort_rows<T: Sorted, E: Entry<T::Key>>(
     count: usize,
     descending: bool,
     from: &[T],
-    (values, places): (&mut [T], &mut [i64]),
+    (values, positions): (&mut [T], &mut [i64]),
 ) -> Result<()> {
     let (rows, threads) = (axis.outer * axis.inner, threads::count());
     // Each part of a row selects its first elements; together they include the first elements of the row.
@@ -205,14 +205,14 @@ fn sort_rows<T: Sorted, E: Entry<T::Key>>(
     let parts = most.min(threads.div_ceil(rows));
     let at = |row: usize, size: usize| row / axis.inner * size * axis.inner + row % axis.inner;
     let row_of = |row: usize| Row { elements: &from[at(row, axis.size)..], step: axis.inner, descending };
-    let (values, places) = (Shared::new(values.as_mut_ptr()), Shared::new(places.as_mut_ptr()));
+    let (values, positions) = (Shared::new(values.as_mut_ptr()), Shared::new(positions.as_mut_ptr()));
     let write = |row: usize, sorted: &[E]| {
         let (from, to) = (row_of(row), at(row, count));
-        for (at, place) in sorted.iter().map(|it| it.place()).enumerate() {
+        for (at, position) in sorted.iter().map(|it| it.position()).enumerate() {
             // SAFETY: the results have `count` elements for each row, at indices that no other row has.
             unsafe {
-                *values.get().add(to + at * axis.inner) = from.elements[place * from.step];
-                *places.get().add(to + at * axis.inner) = place as i64;
+                *values.get().add(to + at * axis.inner) = from.elements[position * from.step];
+                *positions.get().add(to + at * axis.inner) = position as i64;
             }
         }
     };
@@ -260,25 +260,25 @@ fn first<T: Sorted, E: Entry<T::Key>>(
     isa: Isa,
     count: usize,
     row: &Row<'_, T>,
-    mut places: Range<usize>,
+    mut positions: Range<usize>,
     entries: &mut Vec<E>,
 ) {
     entries.clear();
     let few = count <= FEW;
-    let room = if few { count } else { room_of(count, places.len()) };
-    entries.extend(places.by_ref().take(room).map(|it| row.entry::<E>(it)));
+    let room = if few { count } else { room_of(count, positions.len()) };
+    entries.extend(positions.by_ref().take(room).map(|it| row.entry::<E>(it)));
     let mut last = if few {
         entries.sort_unstable();
         entries[count - 1].key()
     } else {
-        cut(count, entries)
+        keep_first(count, entries)
     };
     loop {
-        places.start = lesser(isa, row, places.clone(), last);
-        if places.is_empty() {
+        positions.start = lesser(isa, row, positions.clone(), last);
+        if positions.is_empty() {
             break;
         }
-        for it in places.by_ref().take(BLOCK) {
+        for it in positions.by_ref().take(BLOCK) {
             let mut it = row.entry::<E>(it);
             if it.key() < last {
                 if few {
@@ -292,41 +292,41 @@ fn first<T: Sorted, E: Entry<T::Key>>(
             }
         }
         if entries.len() >= 2 * count {
-            last = cut(count, entries);
+            last = keep_first(count, entries);
         }
     }
     if entries.len() > count {
-        cut(count, entries);
+        keep_first(count, entries);
     }
 }
 
 /// Calls [`Row::lesser`], compiled for an instruction set that this processor has.
-fn lesser<T: Sorted>(isa: Isa, row: &Row<'_, T>, places: Range<usize>, last: T::Key) -> usize {
+fn lesser<T: Sorted>(isa: Isa, row: &Row<'_, T>, positions: Range<usize>, last: T::Key) -> usize {
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-    fn avx512<T: Sorted>(row: &Row<'_, T>, places: Range<usize>, last: T::Key) -> usize {
-        row.lesser(places, last)
+    fn avx512<T: Sorted>(row: &Row<'_, T>, positions: Range<usize>, last: T::Key) -> usize {
+        row.lesser(positions, last)
     }
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,fma")]
-    fn avx2<T: Sorted>(row: &Row<'_, T>, places: Range<usize>, last: T::Key) -> usize {
-        row.lesser(places, last)
+    fn avx2<T: Sorted>(row: &Row<'_, T>, positions: Range<usize>, last: T::Key) -> usize {
+        row.lesser(positions, last)
     }
 
     match isa {
         // SAFETY: the caller passes an instruction set of this processor, which has AVX-512.
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => unsafe { avx512(row, places, last) },
+        Isa::Avx512 => unsafe { avx512(row, positions, last) },
         // SAFETY: the caller passes an instruction set of this processor, which has AVX2.
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => unsafe { avx2(row, places, last) },
-        _ => row.lesser(places, last),
+        Isa::Avx2 => unsafe { avx2(row, positions, last) },
+        _ => row.lesser(positions, last),
     }
 }
 
 /// Keeps the first `count` entries, of which there must be at least one, and returns the key of the last of them.
-fn cut<K, E: Entry<K>>(count: usize, entries: &mut Vec<E>) -> K {
+fn keep_first<K, E: Entry<K>>(count: usize, entries: &mut Vec<E>) -> K {
     let last = *entries.select_nth_unstable(count - 1).1;
     entries.truncate(count);
     last.key()
@@ -369,9 +369,9 @@ mod tests {
                         let long: Vec<u128> = first_ones(isa, count, &elements, step, descending);
                         assert_eq!(long, sorted[..count], "{isa}, {count} of {size}");
                         let short: Vec<u64> = first_ones(isa, count, &elements, step, descending);
-                        let places = |it: &u64| Entry::<u32>::place(*it);
-                        let all: Vec<usize> = long.iter().map(|it| Entry::<u32>::place(*it)).collect();
-                        assert_eq!(short.iter().map(places).collect::<Vec<_>>(), all, "{isa}, {count} of {size}");
+                        let positions = |it: &u64| Entry::<u32>::position(*it);
+                        let all: Vec<usize> = long.iter().map(|it| Entry::<u32>::position(*it)).collect();
+                        assert_eq!(short.iter().map(positions).collect::<Vec<_>>(), all, "{isa}, {count} of {size}");
                     }
                 }
             }

@@ -1,7 +1,7 @@
 //! Tests native loops against reference evaluations.
 
+use crate::gemm::Arithmetic;
 use crate::isa::Isa;
-use crate::product::Arithmetic;
 use crate::threads;
 use ms_core::ir::Precision;
 use ms_core::ops::{self, Lowering, OpDef, Sample, SampleInput};

@@ -2,7 +2,7 @@
 
 use super::elements;
 use super::index::written;
-use crate::product::Shared;
+use crate::gemm::Shared;
 use crate::threads;
 use ms_core::error::Result;
 use ms_core::ops::ADD_SLICES;

@@ -1,7 +1,7 @@
 //! Runs hand-written plans on the backend.
 
+mod batch;
 mod epilogues;
-mod together;
 
 use ms_core::error::Code;
 use ms_core::exec::{Artifact, Backend, CompileOptions, Executable, PlanProgram, Program, StoredProgram};

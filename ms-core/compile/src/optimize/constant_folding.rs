@@ -61,7 +61,7 @@ fn fold_uniform(
         return None;
     }
     let graph = rewriter.graph();
-    // Most nodes have an operand that is not uniform. Literals for the others would be built in vain.
+    // Most nodes have an operand that is not uniform. Literals for the others would be built and not used.
     if !operands.iter().all(|&id| uniform.is_known(graph, id)) {
         return None;
     }

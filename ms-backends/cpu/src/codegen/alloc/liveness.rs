@@ -24,7 +24,7 @@ pub struct Liveness {
 
 impl Liveness {
     /// Computes the live ranges, before the first instruction.
-    pub fn of(program: &Program) -> Self {
+    pub fn new(program: &Program) -> Self {
         let fresh = Life { def: NEVER, end: 0, next: 0, stop: 0 };
         let mut lives = vec![fresh; program.regs.len()];
         let mut total = 0;
@@ -57,7 +57,7 @@ impl Liveness {
         // A value from outside a loop is read again in the next iteration.
         let loops = program.blocks.iter().enumerate().filter(|it| it.1.when.is_loop());
         let loops = loops.map(|(i, _)| program.block_range(i));
-        for range in loops.chain(program.held().map(|it| program.insts_of(&it))) {
+        for range in loops.chain(program.register_ranges().map(|it| program.insts_of(&it))) {
             for inst in &program.insts[range.clone()] {
                 for reg in inst.srcs.iter().chain(&inst.dst) {
                     let life = &mut lives[reg.0 as usize];

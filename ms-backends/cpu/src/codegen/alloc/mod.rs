@@ -12,7 +12,7 @@ mod liveness;
 mod scan;
 mod slots;
 
-use super::rows::Row;
+use super::opcodes::Opcode;
 use super::target::{Target, Width};
 use super::vinst::{Constant, Program, Span, VReg, When};
 use scan::Scan;
@@ -34,8 +34,8 @@ pub enum AllocatedInst {
     Run {
         /// The index of the instruction in the program.
         inst: usize,
-        /// The row, if the allocator chose it (see [`Tie::Fma`](super::vinst::Tie::Fma)).
-        row: Option<Row>,
+        /// The opcode, if the allocator chose it (see [`Tie::Fma`](super::vinst::Tie::Fma)).
+        opcode: Option<Opcode>,
         /// The physical register of the result.
         dst: Option<u8>,
         /// The operands, except the one that the result overwrites.
@@ -99,8 +99,8 @@ pub fn allocate(program: &Program, target: Target) -> Allocation {
     let mut blocks = Vec::with_capacity(program.blocks.len());
     for (i, block) in program.blocks.iter().enumerate() {
         let range = program.block_range(i);
-        for held in program.held().filter(|it| it.start == i) {
-            scan.enter_loop(program.insts_of(&held), &mut blocks);
+        for range in program.register_ranges().filter(|it| it.start == i) {
+            scan.enter_loop(program.insts_of(&range), &mut blocks);
         }
         // Where several paths join, only pinned values may be in registers.
         if !matches!(block.when, When::Once | When::After | When::Repeat | When::Loop(Span::Whole(_)))
@@ -118,7 +118,7 @@ pub fn allocate(program: &Program, target: Target) -> Allocation {
             scan.leave_loop();
         }
         blocks.push(scan.len());
-        for _ in program.held().filter(|it| it.end == i + 1) {
+        for _ in program.register_ranges().filter(|it| it.end == i + 1) {
             scan.drop_unpinned();
             scan.leave_loop();
         }

@@ -1,6 +1,6 @@
 //! Runs the linear scan over the instructions of a program.
 
-use super::super::rows::{self, Row};
+use super::super::opcodes::{self, Opcode};
 use super::super::target::{Target, Width};
 use super::super::vinst::{Constant, Machine, Op, Program, Tie, VInst, VReg};
 use super::liveness::{Liveness, NEVER};
@@ -45,7 +45,7 @@ impl<'a> Scan<'a> {
         Self {
             program,
             steps: Vec::with_capacity(program.insts.len() * 5 / 4),
-            liveness: Liveness::of(program),
+            liveness: Liveness::new(program),
             registers: vec![None; program.regs.len()],
             spilled: vec![false; program.regs.len()],
             vectors: File::new(scratch::allocatable(target, Width::Xmm, gathers)),
@@ -150,9 +150,9 @@ impl<'a> Scan<'a> {
         }
         let machine = match &inst.op {
             Op::Machine(machine) => *machine,
-            _ => Machine::new(rows::MOVE),
+            _ => Machine::new(opcodes::MOVE),
         };
-        let (row, tied, order) = self.tied_order(&machine, inst, at);
+        let (opcode, tied, order) = self.tied_order(&machine, inst, at);
         let folded = if machine.fold { order.len().checked_sub(1 + usize::from(machine.masked)) } else { None };
         let mut srcs = SmallVec::new();
         for (i, &src) in order.iter().enumerate() {
@@ -189,7 +189,7 @@ impl<'a> Scan<'a> {
             }
         };
         self.unlock();
-        self.steps.push(AllocatedInst::Run { inst: at, row, dst, srcs });
+        self.steps.push(AllocatedInst::Run { inst: at, opcode, dst, srcs });
         if let Some(dst) = inst.dst
             && self.liveness.dies(dst, at)
         {
@@ -213,13 +213,13 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Returns the chosen row, the source that is overwritten, and the other sources in the row's order.
+    /// Returns the chosen opcode, the source that is overwritten, and the other sources in the opcode's order.
     fn tied_order(
         &self,
         machine: &Machine,
         inst: &VInst,
         at: usize,
-    ) -> (Option<Row>, Option<VReg>, SmallVec<[VReg; 4]>) {
+    ) -> (Option<Opcode>, Option<VReg>, SmallVec<[VReg; 4]>) {
         match machine.tie {
             Tie::Free => (None, None, inst.srcs.clone()),
             Tie::First => (None, Some(inst.srcs[0]), SmallVec::from_slice(&inst.srcs[1..])),
@@ -228,7 +228,7 @@ impl<'a> Scan<'a> {
                 let loose = |it| self.loose_constant(it).is_some();
                 // Overwriting a value that dies is free. A constant is best read from memory.
                 let cost = |it| if loose(it) { 2 } else { i32::from(!self.liveness.dies(it, at)) };
-                let (row, tied, second, last) = if loose(c) {
+                let (opcode, tied, second, last) = if loose(c) {
                     if cost(a) <= cost(b) { (form213, a, b, c) } else { (form213, b, a, c) }
                 } else if loose(a) || loose(b) {
                     let (factor, constant) = if loose(b) { (a, b) } else { (b, a) };
@@ -240,7 +240,7 @@ impl<'a> Scan<'a> {
                 } else {
                     (form213, b, a, c)
                 };
-                (Some(row), Some(tied), SmallVec::from_slice(&[second, last]))
+                (Some(opcode), Some(tied), SmallVec::from_slice(&[second, last]))
             }
         }
     }
@@ -253,25 +253,25 @@ impl<'a> Scan<'a> {
             .collect();
         let pinned = self.pinned_values();
         self.pinned.push(self.vectors.pinned);
-        let mut kept = accumulators.clone();
-        kept.extend(pinned.into_iter().filter(|it| !accumulators.contains(it)));
+        let mut resident = accumulators.clone();
+        resident.extend(pinned.into_iter().filter(|it| !accumulators.contains(it)));
         // Loops inside this one need registers for their accumulators.
         let inside = self.program.accumulators.iter().filter(|it| range.contains(&self.liveness.def(**it))).count();
-        let mut room = (self.vectors.allocatable.count_ones() as usize / 2).saturating_sub(kept.len() + inside);
+        let mut room = (self.vectors.allocatable.count_ones() as usize / 2).saturating_sub(resident.len() + inside);
         for register in 0..32 {
             let Some(owner) = self.vectors.owner[register] else { continue };
             let used_inside = self.liveness.next_use(owner) < range.end;
-            if used_inside && room > 0 && !kept.contains(&owner) && self.program.info(owner).constant.is_none() {
-                kept.push(owner);
+            if used_inside && room > 0 && !resident.contains(&owner) && self.program.info(owner).constant.is_none() {
+                resident.push(owner);
                 room -= 1;
             }
         }
-        self.drop_all_but(&kept);
+        self.drop_all_but(&resident);
         for &reg in &accumulators {
             self.hold(reg);
         }
         self.unlock();
-        for &reg in &kept {
+        for &reg in &resident {
             let register = self.register(reg).expect("kept values are in registers");
             self.file(reg).pinned |= 1 << register;
         }
@@ -283,11 +283,11 @@ impl<'a> Scan<'a> {
 
     /// Restores the pins from before the loop. Empties all registers except those that the loop pinned.
     pub fn leave_loop(&mut self) {
-        let kept = self.pinned_values();
+        let resident = self.pinned_values();
         self.vectors.pinned = self.pinned.pop().expect("a loop that was entered");
-        self.drop_all_but(&kept);
+        self.drop_all_but(&resident);
         let still = self.pinned_values();
-        for reg in kept {
+        for reg in resident {
             if self.liveness.next_use(reg) == NEVER && !still.contains(&reg) {
                 self.release(reg);
             }
@@ -302,14 +302,14 @@ impl<'a> Scan<'a> {
 
     /// Empties all registers that are not pinned.
     pub fn drop_unpinned(&mut self) {
-        let kept = self.pinned_values();
-        self.drop_all_but(&kept);
+        let resident = self.pinned_values();
+        self.drop_all_but(&resident);
     }
 
-    /// Empties all registers that hold no value of `kept`. Values that are still live are evicted.
-    fn drop_all_but(&mut self, kept: &[VReg]) {
+    /// Empties all registers except those of `resident`. Values that are still live are evicted.
+    fn drop_all_but(&mut self, resident: &[VReg]) {
         let owners = self.vectors.owner.iter().chain(&self.masks.owner).flatten();
-        let dropped: SmallVec<[VReg; 32]> = owners.copied().filter(|it| !kept.contains(it)).collect();
+        let dropped: SmallVec<[VReg; 32]> = owners.copied().filter(|it| !resident.contains(it)).collect();
         for reg in dropped {
             if self.liveness.next_use(reg) != NEVER {
                 self.evict(reg);

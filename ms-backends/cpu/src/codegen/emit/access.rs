@@ -1,11 +1,11 @@
 //! Emits loads and stores of buffers, accumulators and loop positions.
 
 use super::super::alloc::scratch;
-use super::super::rows::{self, Row};
+use super::super::opcodes::{self, Opcode};
 use super::super::target::Width;
 use super::super::vinst::{AccId, Partial};
 use super::asm::{Mem, Operand};
-use super::frame::{Cursor, Frame, Home};
+use super::frame::{Cursor, Frame, PointerLocation};
 use super::{Emitter, Mode, fixed, resized, width_of};
 use iced_x86::{Code, Register};
 use ms_core::ir::{LaneAxis, ParamId, Role, StrideClass};
@@ -13,13 +13,13 @@ use ms_core::ir::{LaneAxis, ParamId, Role, StrideClass};
 impl Emitter<'_> {
     /// Returns the memory that the pointer of a buffer points to, or the memory of an immediate.
     pub fn pointed(&mut self, param: ParamId) -> Mem {
-        match self.frame.home(param.0 as usize) {
-            Home::Register(register) => Mem::at(register, 0),
-            Home::Stack(mem) => {
+        match self.frame.pointer_location(param.0 as usize) {
+            PointerLocation::Register(register) => Mem::at(register, 0),
+            PointerLocation::Stack(mem) => {
                 self.asm.op(Code::Mov_r64_rm64, &[Operand::Reg(fixed::SCRATCH), Operand::Mem(mem)]);
                 Mem::at(fixed::SCRATCH, 0)
             }
-            Home::Block => self.frame.word(param.0 as usize),
+            PointerLocation::Block => self.frame.word(param.0 as usize),
         }
     }
 
@@ -51,28 +51,28 @@ impl Emitter<'_> {
         let result = result.expect("a load has a result");
         let mem = Operand::Mem(self.element(param, size, copy));
         if self.kernel.params[param.0 as usize].role == Role::Position {
-            return self.numbers(param, mem, result, mode);
+            return self.iota(param, mem, result, mode);
         }
         self.load_at(mem, size, splat, result, mode);
     }
 
     /// Computes iota: the element indices of the lanes' addresses, the first of which is `mem`.
-    pub fn numbers(&mut self, param: ParamId, mem: Operand, result: Register, mode: Mode) {
+    pub fn iota(&mut self, param: ParamId, mem: Operand, result: Register, mode: Mode) {
         /// The size of an i64 in bytes, as a power of two.
         const SHIFT: u8 = 3;
         let (width, position) = (width_of(result), self.frame.position(self.kernel));
         self.asm.op(Code::Lea_r64_m, &[Operand::Reg(fixed::SCRATCH), mem]);
         self.store_reg(Code::Mov_rm64_r64, position, fixed::SCRATCH);
         let result = Operand::Reg(result);
-        self.row(rows::SPLAT_Q, width, &[result, Operand::Mem(position)]);
+        self.encode(opcodes::SPLAT_Q, width, &[result, Operand::Mem(position)]);
         let step = self.kernel.params[param.0 as usize].step;
         if step == StrideClass::Any && mode != Mode::One {
             let offsets = Operand::Mem(Mem::at(fixed::STACK, self.frame.gather(param)));
-            self.row(rows::ADD_Q, width, &[result, result, offsets]);
+            self.encode(opcodes::ADD_Q, width, &[result, result, offsets]);
         }
-        self.row(rows::SRL_Q, width, &[result, result, Operand::Imm8(SHIFT)]);
+        self.encode(opcodes::SRL_Q, width, &[result, result, Operand::Imm8(SHIFT)]);
         if step == StrideClass::Unit && mode != Mode::One {
-            self.row(rows::ADD_Q, width, &[result, result, Operand::Iota]);
+            self.encode(opcodes::ADD_Q, width, &[result, result, Operand::Iota]);
         }
     }
 
@@ -80,28 +80,30 @@ impl Emitter<'_> {
     pub fn load_at(&mut self, mem: Operand, size: u8, splat: bool, result: Register, mode: Mode) {
         let width = width_of(result);
         if splat || mode == Mode::One {
-            return self.row(splat_row(size), width, &[Operand::Reg(result), mem]);
+            return self.encode(splat_opcode(size), width, &[Operand::Reg(result), mem]);
         }
         let operands = [Operand::Reg(result), mem];
         if mode == Mode::Tail {
-            let row =
-                by_size(size, [rows::LOAD_MASKED_B, rows::LOAD_MASKED_W, rows::LOAD_MASKED_D, rows::LOAD_MASKED_Q]);
-            return self.asm.masked(row.code(self.target, width), &operands, self.tail_mask(), true);
+            let opcode = by_size(
+                size,
+                [opcodes::LOAD_MASKED_B, opcodes::LOAD_MASKED_W, opcodes::LOAD_MASKED_D, opcodes::LOAD_MASKED_Q],
+            );
+            return self.asm.masked(opcode.code(self.target, width), &operands, self.tail_mask(), true);
         }
-        let row = match self.program.lanes * size as usize {
-            4 => rows::LOAD_4,
-            8 => rows::LOAD_8,
-            _ => rows::MOVE,
+        let opcode = match self.program.lanes * size as usize {
+            4 => opcodes::LOAD_4,
+            8 => opcodes::LOAD_8,
+            _ => opcodes::MOVE,
         };
-        self.row(row, width, &operands);
+        self.encode(opcode, width, &operands);
     }
 
     /// Stores elements of a buffer.
     pub fn store(&mut self, param: ParamId, size: u8, copy: u8, value: Register, mode: Mode) {
         let mem = Operand::Mem(self.element(param, size, copy));
-        let streams = mode == Mode::Full && self.calls.stream(&self.kernel.params[param.0 as usize]);
+        let streams = mode == Mode::Full && self.tuning.stream(&self.kernel.params[param.0 as usize]);
         if streams && self.program.lanes * size as usize >= Width::Xmm.bytes() {
-            return self.row(rows::STREAM, width_of(value), &[mem, Operand::Reg(value)]);
+            return self.encode(opcodes::STREAM, width_of(value), &[mem, Operand::Reg(value)]);
         }
         self.store_at(mem, size, value, mode);
     }
@@ -112,25 +114,31 @@ impl Emitter<'_> {
         match mode {
             Mode::One => {
                 let value = Operand::Reg(resized(value, Width::Xmm));
-                let row = by_size(size, [rows::STORE_LANE_B, rows::STORE_LANE_W, rows::STORE_4, rows::STORE_8]);
+                let opcode =
+                    by_size(size, [opcodes::STORE_LANE_B, opcodes::STORE_LANE_W, opcodes::STORE_4, opcodes::STORE_8]);
                 let lane = [mem, value, Operand::Imm8(0)];
-                self.row(row, Width::Xmm, if size < 4 { &lane } else { &lane[..2] });
+                self.encode(opcode, Width::Xmm, if size < 4 { &lane } else { &lane[..2] });
             }
             Mode::Tail => {
-                let row = by_size(
+                let opcode = by_size(
                     size,
-                    [rows::STORE_MASKED_B, rows::STORE_MASKED_W, rows::STORE_MASKED_D, rows::STORE_MASKED_Q],
+                    [
+                        opcodes::STORE_MASKED_B,
+                        opcodes::STORE_MASKED_W,
+                        opcodes::STORE_MASKED_D,
+                        opcodes::STORE_MASKED_Q,
+                    ],
                 );
-                let code = row.code(self.target, width);
+                let code = opcode.code(self.target, width);
                 self.asm.masked(code, &[mem, Operand::Reg(value)], self.tail_mask(), false);
             }
             Mode::Full => {
-                let row = match self.program.lanes * size as usize {
-                    4 => rows::STORE_4,
-                    8 => rows::STORE_8,
-                    _ => rows::STORE,
+                let opcode = match self.program.lanes * size as usize {
+                    4 => opcodes::STORE_4,
+                    8 => opcodes::STORE_8,
+                    _ => opcodes::STORE,
                 };
-                self.row(row, width, &[mem, Operand::Reg(value)]);
+                self.encode(opcode, width, &[mem, Operand::Reg(value)]);
             }
         }
     }
@@ -149,9 +157,9 @@ impl Emitter<'_> {
         self.load_reg(Code::Add_r64_rm64, fixed::SCRATCH, base);
         self.store_reg(Code::Mov_rm64_r64, position, fixed::SCRATCH);
         let result = Operand::Reg(result);
-        self.row(rows::SPLAT_Q, width, &[result, Operand::Mem(position)]);
+        self.encode(opcodes::SPLAT_Q, width, &[result, Operand::Mem(position)]);
         if lanes && mode != Mode::One {
-            self.row(rows::ADD_Q, width, &[result, result, Operand::Iota]);
+            self.encode(opcodes::ADD_Q, width, &[result, result, Operand::Iota]);
         }
     }
 
@@ -159,12 +167,12 @@ impl Emitter<'_> {
     fn acc_at(&mut self, id: AccId) -> (Mem, u8) {
         let array = self.program.arrays[id.0 as usize];
         debug_assert_eq!(self.kernel.lanes, LaneAxis::Reduced, "with parallel lanes an array has no order");
-        let turn = Operand::Reg(fixed::SCRATCH_32);
-        self.asm.op(Code::Mov_r32_rm32, &[turn, Operand::Reg(fixed::LANE_32)]);
+        let offset = Operand::Reg(fixed::SCRATCH_32);
+        self.asm.op(Code::Mov_r32_rm32, &[offset, Operand::Reg(fixed::LANE_32)]);
         if self.kernel.run > 0 && !self.program.blocked.is_empty() {
-            self.asm.op(Code::Add_r32_rm32, &[turn, Operand::Mem(self.frame.cursor(Cursor::InRow))]);
+            self.asm.op(Code::Add_r32_rm32, &[offset, Operand::Mem(self.frame.cursor(Cursor::InRow))]);
         }
-        self.asm.op(Code::And_rm32_imm32, &[turn, Operand::Imm32(array.count as i32 - 1)]);
+        self.asm.op(Code::And_rm32_imm32, &[offset, Operand::Imm32(array.count as i32 - 1)]);
         let offset = self.frame.acc(self.program, id);
         let mem = Mem { base: fixed::STACK, index: fixed::SCRATCH, scale: array.size as u32, offset };
         (mem, array.size as u8)
@@ -199,11 +207,11 @@ impl Emitter<'_> {
     }
 }
 
-/// Returns the row for elements of 1, 2, 4 or 8 bytes.
-fn by_size(size: u8, rows: [Row; 4]) -> Row {
+/// Returns the opcode for elements of 1, 2, 4 or 8 bytes.
+fn by_size(size: u8, rows: [Opcode; 4]) -> Opcode {
     rows[size.trailing_zeros() as usize]
 }
 
-fn splat_row(size: u8) -> Row {
-    by_size(size, [rows::SPLAT_B, rows::SPLAT_W, rows::SPLAT_D, rows::SPLAT_Q])
+fn splat_opcode(size: u8) -> Opcode {
+    by_size(size, [opcodes::SPLAT_B, opcodes::SPLAT_W, opcodes::SPLAT_D, opcodes::SPLAT_Q])
 }

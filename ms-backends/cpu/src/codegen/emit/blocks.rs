@@ -7,7 +7,7 @@ use super::super::Body;
 use super::super::target::Target;
 use super::super::vinst::{Blocked, Slice, Span, When};
 use super::asm::{Label, Mem, Operand};
-use super::frame::{Cursor, Home};
+use super::frame::{Cursor, PointerLocation};
 use super::{Emitter, Mode, fixed};
 use iced_x86::{Code, Register};
 use ms_core::ir::{LaneAxis, Param, ReductionOrder, Role, StrideClass, run_multiple};
@@ -19,7 +19,7 @@ const D: Register = fixed::SCRATCH2;
 impl<'a> Emitter<'a> {
     /// Computes how the reduced loops of this call are partitioned into blocks. Jumps to the returned labels if another
     /// body is to run.
-    pub fn cut(&mut self) -> SmallVec<[(Label, &'a Body); 2]> {
+    pub fn partition_blocks(&mut self) -> SmallVec<[(Label, &'a Body); 2]> {
         if self.program.blocked.is_empty() {
             return SmallVec::new();
         }
@@ -118,7 +118,7 @@ impl<'a> Emitter<'a> {
         match self.kernel.lanes {
             LaneAxis::Parallel => match axes.split_last() {
                 Some((&last, outer)) => {
-                    self.nest(outer, &params, &mut |it| it.cut_steps(last, &params, blocked, mode));
+                    self.nest(outer, &params, &mut |it| it.partitioned_steps(last, &params, blocked, mode));
                 }
                 None => self.when(blocked, |it| it == When::Loop(Span::All), mode),
             },
@@ -131,7 +131,7 @@ impl<'a> Emitter<'a> {
                     it.nest(run, &params, &mut |it| {
                         it.find_rows(blocked.blocks.clone());
                         it.rows_are_found = true;
-                        it.cut_lanes(blocked, mode);
+                        it.partitioned_lanes(blocked, mode);
                         it.rows_are_found = false;
                     });
                 });
@@ -142,10 +142,10 @@ impl<'a> Emitter<'a> {
         self.asm.jump(Code::Je_rel32_64, one);
         self.reduce_partials(blocked, mode);
         self.reduce_groups(blocked, mode);
-        self.when(blocked, |it| it == When::Several, mode);
+        self.when(blocked, |it| it == When::SeveralBlocks, mode);
         self.asm.jump(Code::Jmp_rel32_64, done);
         self.asm.place(one);
-        self.when(blocked, |it| it == When::One, mode);
+        self.when(blocked, |it| it == When::SingleBlock, mode);
         self.asm.place(done);
     }
 
@@ -157,7 +157,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// Emits the innermost reduced loop with parallel lanes.
-    fn cut_steps(&mut self, axis: usize, params: &[usize], blocked: &Blocked, mode: Mode) {
+    fn partitioned_steps(&mut self, axis: usize, params: &[usize], blocked: &Blocked, mode: Mode) {
         let (counter, extent) = (self.frame.counter(axis), self.frame.extent(axis));
         let (part, head, end) = (self.asm.label(), self.asm.label(), self.asm.label());
         self.number(A, 0);
@@ -181,7 +181,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// Emits the loop over reduced lanes.
-    fn cut_lanes(&mut self, blocked: &Blocked, mode: Mode) {
+    fn partitioned_lanes(&mut self, blocked: &Blocked, mode: Mode) {
         let extent = self.frame.extent(self.kernel.par as usize);
         let (lane, stop) = (fixed::LANE, self.frame.cursor(Cursor::Stop));
         let (part, end) = (self.asm.label(), self.asm.label());
@@ -192,12 +192,12 @@ impl<'a> Emitter<'a> {
         self.reg(Code::Mov_r64_rm64, D, lane);
         self.stop(D, extent);
         if blocked.slices.is_empty() {
-            self.whole_turns(blocked);
+            self.whole_rounds(blocked);
             self.vectors_and_rest(stop, &mut |it, mode| it.when(blocked, |it| it == When::Loop(Span::All), mode));
         } else {
             self.set(Cursor::Start, lane);
             if blocked.slices.len() > 1 {
-                self.fetch_ahead(blocked);
+                self.prefetch_next_block(blocked);
             }
             blocked.slices.iter().for_each(|it| self.slice(it));
         }
@@ -215,7 +215,7 @@ impl<'a> Emitter<'a> {
 
     /// Emits the loop over whole rounds of the accumulators, up to the stop of the lanes. It runs only if the lanes
     /// begin with the first accumulator.
-    fn whole_turns(&mut self, blocked: &Blocked) {
+    fn whole_rounds(&mut self, blocked: &Blocked) {
         let whole = |it: When| match it {
             When::Loop(Span::Whole(vectors)) => Some(vectors),
             _ => None,
@@ -248,7 +248,7 @@ impl<'a> Emitter<'a> {
 
     /// Prefetches the next block of rows that are so long that they come from memory. The slices pass over a block
     /// several times, which the hardware prefetcher does not detect as a stream.
-    fn fetch_ahead(&mut self, blocked: &Blocked) {
+    fn prefetch_next_block(&mut self, blocked: &Blocked) {
         const LONG: usize = 1 << 16;
         const LINE: usize = 64;
         let done = self.asm.label();
@@ -256,8 +256,8 @@ impl<'a> Emitter<'a> {
         self.compare(A, LONG);
         self.asm.jump(Code::Jb_rel32_64, done);
         for param in self.params_of(blocked.blocks.clone()) {
-            let (Home::Register(pointer), Param { step: StrideClass::Unit, role: Role::Input, dtype }) =
-                (self.frame.home(param), self.kernel.params[param])
+            let (PointerLocation::Register(pointer), Param { step: StrideClass::Unit, role: Role::Input, dtype }) =
+                (self.frame.pointer_location(param), self.kernel.params[param])
             else {
                 continue;
             };
@@ -282,7 +282,7 @@ impl<'a> Emitter<'a> {
     fn slice(&mut self, slice: &Slice) {
         let (start, stop) = (self.frame.cursor(Cursor::Start), self.frame.cursor(Cursor::Stop));
         let (lane, end, lanes) = (fixed::LANE, fixed::LANES_END, self.program.lanes);
-        let (rest, held, done) = (self.asm.label(), self.asm.label(), self.asm.label());
+        let (rest, combine, done) = (self.asm.label(), self.asm.label(), self.asm.label());
         self.load_reg(Code::Mov_r64_rm64, end, stop);
         self.load_reg(Code::Mov_r64_rm64, lane, start);
         self.reg(Code::Sub_r64_rm64, end, lane);
@@ -290,8 +290,8 @@ impl<'a> Emitter<'a> {
             self.compare(end, slice.skipped);
             self.asm.jump(Code::Jbe_rel32_64, done);
         }
-        self.block(slice.held.start - 1, Mode::Full);
-        let whole = slice.held.start;
+        self.block(slice.in_registers.start - 1, Mode::Full);
+        let whole = slice.in_registers.start;
         let When::Loop(Span::Whole(vectors)) = self.program.blocks[whole].when else {
             unreachable!("a slice begins with whole turns");
         };
@@ -310,7 +310,7 @@ impl<'a> Emitter<'a> {
         self.reg(Code::Sub_r64_rm64, end, lane);
         // The last vector may be partial.
         let mut parts = Vec::new();
-        for i in slice.held.clone() {
+        for i in slice.in_registers.clone() {
             let When::Rest(vector) = self.program.blocks[i].when else { continue };
             let part = self.asm.label();
             self.compare(end, (vector + 1) * lanes);
@@ -319,22 +319,22 @@ impl<'a> Emitter<'a> {
             parts.push((part, i, vector * lanes));
         }
         if self.target == Target::Avx512 {
-            self.asm.jump(Code::Jmp_rel32_64, held);
+            self.asm.jump(Code::Jmp_rel32_64, combine);
             for (part, i, before) in parts {
                 self.asm.place(part);
                 self.reg(Code::Mov_r64_rm64, D, end);
                 self.asm.op(Code::Sub_rm64_imm32, &[Operand::Reg(D), Operand::Imm32(before as i32)]);
-                self.asm.jump(Code::Jbe_rel32_64, held);
+                self.asm.jump(Code::Jbe_rel32_64, combine);
                 self.set_tail_mask();
                 self.block(i, Mode::Tail);
-                self.asm.jump(Code::Jmp_rel32_64, held);
+                self.asm.jump(Code::Jmp_rel32_64, combine);
             }
         } else {
             parts.into_iter().for_each(|it| self.asm.place(it.0));
         }
-        self.asm.place(held);
-        for i in slice.held.clone() {
-            let When::Behind(lanes) = self.program.blocks[i].when else { continue };
+        self.asm.place(combine);
+        for i in slice.in_registers.clone() {
+            let When::IfMoreThan(lanes) = self.program.blocks[i].when else { continue };
             let nothing = self.asm.label();
             self.load_reg(Code::Mov_r64_rm64, A, stop);
             self.load_reg(Code::Sub_r64_rm64, A, start);
@@ -343,7 +343,7 @@ impl<'a> Emitter<'a> {
             self.block(i, Mode::Full);
             self.asm.place(nothing);
         }
-        self.block(slice.held.end, Mode::Full);
+        self.block(slice.in_registers.end, Mode::Full);
         self.asm.place(done);
     }
 
@@ -422,17 +422,17 @@ impl<'a> Emitter<'a> {
         self.asm.jump(Code::Jbe_rel32_64, fill);
         self.asm.place(filled);
         // The result is combined with used levels, lowest first, up to the first unused one.
-        let (carry, kept) = (self.asm.label(), self.asm.label());
+        let (carry, carried) = (self.asm.label(), self.asm.label());
         self.load_reg(Code::Mov_r64_rm64, A, groups);
         self.set(Cursor::Carry, A);
         self.number(A, ReductionOrder::PARTIALS);
         self.set(Cursor::Half, A);
         self.asm.place(carry);
         self.compare_cursor(Cursor::Half, last as i32);
-        self.asm.jump(Code::Jae_rel32_64, kept);
+        self.asm.jump(Code::Jae_rel32_64, carried);
         self.load_reg(Code::Mov_r64_rm64, A, self.frame.cursor(Cursor::Carry));
         self.asm.op(Code::And_rm64_imm32, &[Operand::Reg(A), Operand::Imm32(1)]);
-        self.asm.jump(Code::Je_rel32_64, kept);
+        self.asm.jump(Code::Je_rel32_64, carried);
         self.clear(Cursor::Number);
         self.when(blocked, |it| it == When::ReducePartials, mode);
         self.load_reg(Code::Mov_r64_rm64, A, half);
@@ -441,7 +441,7 @@ impl<'a> Emitter<'a> {
         self.asm.op(Code::Inc_rm64, &[Operand::Mem(half)]);
         self.asm.op(Code::Shr_rm64_imm8, &[Operand::Mem(self.frame.cursor(Cursor::Carry)), Operand::Imm8(1)]);
         self.asm.jump(Code::Jmp_rel32_64, carry);
-        self.asm.place(kept);
+        self.asm.place(carried);
         // The accumulator at distance `-Number` is the first one, which holds the result of the group.
         self.load_reg(Code::Mov_r64_rm64, D, half);
         self.set(Cursor::Number, D);

@@ -1,6 +1,6 @@
 //! Emits integer quotients and remainders lane by lane, as x86 has no vector instructions for them.
 
-use super::super::rows;
+use super::super::opcodes;
 use super::asm::{Mem, Operand};
 use super::{Emitter, fixed, width_of};
 use iced_x86::{Code, Register};
@@ -27,8 +27,8 @@ impl Emitter<'_> {
         let [dividends, divisors] =
             [64, 128].map(|it| Mem { offset: area + it, ..Mem::indexed(fixed::STACK, position, 1) });
         let [first, second] = [64, 128].map(|it| Operand::Mem(Mem::at(fixed::STACK, area + it)));
-        self.row(rows::STORE, width_of(a), &[first, Operand::Reg(a)]);
-        self.row(rows::STORE, width_of(b), &[second, Operand::Reg(b)]);
+        self.encode(opcodes::STORE, width_of(a), &[first, Operand::Reg(a)]);
+        self.encode(opcodes::STORE, width_of(b), &[second, Operand::Reg(b)]);
         for (register, mem) in saved {
             self.store_reg(Code::Mov_rm64_r64, mem, register);
         }
@@ -76,6 +76,6 @@ impl Emitter<'_> {
         for (register, mem) in saved {
             self.load_reg(Code::Mov_r64_rm64, register, mem);
         }
-        self.row(rows::MOVE, width_of(result), &[Operand::Reg(result), first]);
+        self.encode(opcodes::MOVE, width_of(result), &[Operand::Reg(result), first]);
     }
 }

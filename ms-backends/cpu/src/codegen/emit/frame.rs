@@ -8,11 +8,11 @@ use iced_x86::Register;
 use ms_core::ir::{Kernel, Param, ParamId, Role};
 
 /// The size limit of a frame in bytes. A kernel that needs more is interpreted.
-pub const LARGEST: usize = 256 * 1024;
+pub const MAX_BYTES: usize = 256 * 1024;
 
 /// The location of a parameter's pointer.
 #[derive(Clone, Copy, Debug)]
-pub enum Home {
+pub enum PointerLocation {
     Register(Register),
     Stack(Mem),
     /// None: an immediate is in the argument block.
@@ -75,7 +75,7 @@ pub struct Frame {
     /// The size of the frame.
     pub bytes: usize,
     loops: usize,
-    homes: Vec<Home>,
+    pointer_locations: Vec<PointerLocation>,
     /// The number of pointers that are in registers.
     registers: usize,
     /// The first word of each parameter in the argument block.
@@ -96,18 +96,18 @@ impl Frame {
         let loops = kernel.loops();
         let mut bytes = 8 + (loops + Cursor::COUNT) * 8;
         let mut registers = 0;
-        let home = |param: &Param| match fixed::POINTERS.get(registers) {
-            _ if param.role == Role::Immediate => Home::Block,
+        let pointer_location = |param: &Param| match fixed::POINTERS.get(registers) {
+            _ if param.role == Role::Immediate => PointerLocation::Block,
             Some(&register) => {
                 registers += 1;
-                Home::Register(register)
+                PointerLocation::Register(register)
             }
             None => {
                 bytes += 8;
-                Home::Stack(Mem::at(fixed::STACK, bytes as i32 - 8))
+                PointerLocation::Stack(Mem::at(fixed::STACK, bytes as i32 - 8))
             }
         };
-        let homes = kernel.params.iter().map(home).collect();
+        let pointer_locations = kernel.params.iter().map(pointer_location).collect();
         let words = (0..kernel.params.len()).map(|it| kernel.param_word(it)).collect();
         let mut rows: Vec<((ParamId, ParamId), Mem)> = Vec::new();
         for inst in &program.insts {
@@ -138,7 +138,7 @@ impl Frame {
         let spills = bytes;
         let slots = bodies.iter().map(|it| it.allocation.slot_bytes as usize).max().unwrap_or(0);
         bytes = (bytes + slots).next_multiple_of(64);
-        Self { bytes, loops, homes, registers, words, gathers, rows, divide, accs, spills }
+        Self { bytes, loops, pointer_locations, registers, words, gathers, rows, divide, accs, spills }
     }
 
     /// Returns the counter of a loop.
@@ -156,8 +156,8 @@ impl Frame {
         self.counter(kernel.par as usize)
     }
 
-    pub fn home(&self, param: usize) -> Home {
-        self.homes[param]
+    pub fn pointer_location(&self, param: usize) -> PointerLocation {
+        self.pointer_locations[param]
     }
 
     /// Returns the number of pointers that are in registers.
@@ -193,7 +193,7 @@ impl Frame {
     }
 
     /// Returns one vector of an accumulator array.
-    pub fn acc_part(&self, program: &Program, id: AccId, part: u8) -> Mem {
+    pub fn acc_vector(&self, program: &Program, id: AccId, part: u8) -> Mem {
         let bytes = program.lanes * program.arrays[id.0 as usize].size;
         Mem::at(fixed::STACK, self.acc(program, id) + (part as usize * bytes) as i32)
     }

@@ -1,11 +1,11 @@
 //! Emits strided and indexed loads, lane by lane.
 
 use super::super::alloc::scratch;
-use super::super::rows;
+use super::super::opcodes;
 use super::super::target::{Target, Width};
 use super::super::vinst::Op;
 use super::asm::{Label, Mem, Operand};
-use super::frame::{Frame, Home};
+use super::frame::{Frame, PointerLocation};
 use super::{Emitter, Mode, fixed, resized, width_of};
 use iced_x86::{Code, Register};
 use ms_core::ir::{ParamId, Role, StrideClass};
@@ -35,7 +35,7 @@ impl Emitter<'_> {
         let result = result.expect("a gather has a result");
         let mem = self.element(param, size, 0);
         if self.kernel.params[param.0 as usize].role == Role::Position {
-            return self.numbers(param, Operand::Mem(mem), result, mode);
+            return self.iota(param, Operand::Mem(mem), result, mode);
         }
         if mode == Mode::One {
             return self.load_at(Operand::Mem(mem), size, true, result, mode);
@@ -57,13 +57,14 @@ impl Emitter<'_> {
         let parts = self.program.lanes / per_gather;
         for part in 0..parts {
             let index = Mem::at(fixed::STACK, offsets + (part * self.target.vector_bytes()) as i32);
-            let part_width = Width::of_bytes(per_gather * size as usize);
+            let part_width = Width::from_bytes(per_gather * size as usize);
             let target = if part == 0 { resized(result, part_width) } else { part_width.register(last - 1) };
             self.gather_part(index, size, target, part, mode);
             if part > 0 {
-                let row = if self.target == Target::Avx512 { rows::INSERT_HIGH_YMM } else { rows::INSERT_HIGH_XMM };
+                let opcode =
+                    if self.target == Target::Avx512 { opcodes::INSERT_HIGH_YMM } else { opcodes::INSERT_HIGH_XMM };
                 let result = Operand::Reg(result);
-                self.row(row, Width::Xmm, &[result, result, Operand::Reg(target), Operand::Imm8(1)]);
+                self.encode(opcode, Width::Xmm, &[result, result, Operand::Reg(target), Operand::Imm8(1)]);
             }
         }
     }
@@ -71,33 +72,33 @@ impl Emitter<'_> {
     /// Gathers one vector of 64-bit offsets, from base `rax`.
     fn gather_part(&mut self, index: Mem, size: u8, target: Register, part: usize, mode: Mode) {
         let last = self.target.vector_registers() - 1;
-        let wide = Width::of_bytes(self.target.vector_bytes());
+        let wide = Width::from_bytes(self.target.vector_bytes());
         let offsets = wide.register(last);
-        self.row(rows::MOVE, wide, &[Operand::Reg(offsets), Operand::Mem(index)]);
+        self.encode(opcodes::MOVE, wide, &[Operand::Reg(offsets), Operand::Mem(index)]);
         let mem = Operand::Mem(Mem::indexed(fixed::SCRATCH, offsets, 1));
-        let row = if size == 8 { rows::GATHER_Q } else { rows::GATHER_D };
+        let opcode = if size == 8 { opcodes::GATHER_Q } else { opcodes::GATHER_D };
         let width = width_of(target);
         let target = Operand::Reg(target);
         // Clears the destination to avoid a false dependency on its previous contents.
-        self.row(rows::XOR_D, width, &[target, target, target]);
+        self.encode(opcodes::XOR_D, width, &[target, target, target]);
         match self.target {
             Target::Avx512 => {
                 let mask = Width::Mask.register(scratch::GATHER_MASK);
                 let k = Operand::Reg(mask);
                 match (mode, part) {
-                    (Mode::Tail, 0) => self.row(rows::K_MOVE, wide, &[k, Operand::Reg(self.tail_mask())]),
+                    (Mode::Tail, 0) => self.encode(opcodes::K_MOVE, wide, &[k, Operand::Reg(self.tail_mask())]),
                     (Mode::Tail, _) => {
                         let shift = [k, Operand::Reg(self.tail_mask()), Operand::Imm8(8)];
-                        self.row(rows::K_SHIFT_RIGHT, wide, &shift);
+                        self.encode(opcodes::K_SHIFT_RIGHT, wide, &shift);
                     }
-                    _ => self.row(rows::K_XNOR, wide, &[k, k, k]),
+                    _ => self.encode(opcodes::K_XNOR, wide, &[k, k, k]),
                 }
-                self.asm.masked(row.code(self.target, wide), &[target, mem], mask, false);
+                self.asm.masked(opcode.code(self.target, wide), &[target, mem], mask, false);
             }
             Target::Avx2 => {
                 let mask = Operand::Reg(width.register(last - 2));
-                self.row(rows::CMPEQ_D, width, &[mask, mask, mask]);
-                self.row(row, wide, &[target, mem, mask]);
+                self.encode(opcodes::CMPEQ_D, width, &[mask, mask, mask]);
+                self.encode(opcode, wide, &[target, mem, mask]);
             }
         }
     }
@@ -137,7 +138,7 @@ impl Emitter<'_> {
             Some(row) => self.load_reg(Code::Mov_r64_rm64, address, row),
             None => self.position(position),
         }
-        self.row(rows::XOR_D, width_of(result), &[zero, zero, zero]);
+        self.encode(opcodes::XOR_D, width_of(result), &[zero, zero, zero]);
         match row {
             // The address of an element is never zero: zero means out of range.
             Some(_) => {
@@ -174,7 +175,7 @@ impl Emitter<'_> {
         let param = match position {
             Position::Lane(register) => {
                 let lane = Operand::Reg(resized(register, Width::Xmm));
-                return self.row(rows::TO_GPR, Width::Xmm, &[Operand::Reg(wide), lane]);
+                return self.encode(opcodes::TO_GPR, Width::Xmm, &[Operand::Reg(wide), lane]);
             }
             Position::Element(param) => param,
         };
@@ -203,10 +204,10 @@ impl Emitter<'_> {
         self.load_reg(Code::Cmp_r64_rm64, at, extent);
         self.asm.jump(Code::Jae_rel32_64, outside);
         self.load_reg(Code::Imul_r64_rm64, at, stride);
-        match self.frame.home(param.0 as usize) {
-            Home::Register(pointer) => self.reg(Code::Add_r64_rm64, at, pointer),
-            Home::Stack(pointer) => self.load_reg(Code::Add_r64_rm64, at, pointer),
-            Home::Block => unreachable!("an indexed buffer has an address"),
+        match self.frame.pointer_location(param.0 as usize) {
+            PointerLocation::Register(pointer) => self.reg(Code::Add_r64_rm64, at, pointer),
+            PointerLocation::Stack(pointer) => self.load_reg(Code::Add_r64_rm64, at, pointer),
+            PointerLocation::Block => unreachable!("an indexed buffer has an address"),
         }
     }
 
@@ -221,17 +222,17 @@ impl Emitter<'_> {
         let mem = self.element(param, size, 0);
         self.address(mem);
         let last = self.target.vector_registers() - 1;
-        let wide = Width::of_bytes(self.target.vector_bytes());
+        let wide = Width::from_bytes(self.target.vector_bytes());
         let all = wide.register(last);
         // The sources are read first, as the result may share the register of a source.
         match self.kernel.params[param.0 as usize].step {
-            StrideClass::Zero => self.row(rows::MOVE, wide, &[Operand::Reg(all), Operand::Reg(offsets)]),
+            StrideClass::Zero => self.encode(opcodes::MOVE, wide, &[Operand::Reg(all), Operand::Reg(offsets)]),
             _ => {
                 let lanes = Operand::Mem(Mem::at(fixed::STACK, self.frame.gather(param)));
-                self.row(rows::ADD_Q, wide, &[Operand::Reg(all), Operand::Reg(offsets), lanes]);
+                self.encode(opcodes::ADD_Q, wide, &[Operand::Reg(all), Operand::Reg(offsets), lanes]);
             }
         }
-        let row = if size == 8 { rows::GATHER_Q } else { rows::GATHER_D };
+        let opcode = if size == 8 { opcodes::GATHER_Q } else { opcodes::GATHER_D };
         let (width, target) = (width_of(result), Operand::Reg(result));
         let mem = Operand::Mem(Mem::indexed(fixed::SCRATCH, all, 1));
         let zero = [target, target, target];
@@ -240,23 +241,23 @@ impl Emitter<'_> {
                 let taken = Width::Mask.register(scratch::GATHER_MASK);
                 let (k, mask) = (Operand::Reg(taken), Operand::Reg(mask));
                 match mode {
-                    Mode::Tail => self.row(rows::K_AND, wide, &[k, mask, Operand::Reg(self.tail_mask())]),
-                    _ => self.row(rows::K_MOVE, wide, &[k, mask]),
+                    Mode::Tail => self.encode(opcodes::K_AND, wide, &[k, mask, Operand::Reg(self.tail_mask())]),
+                    _ => self.encode(opcodes::K_MOVE, wide, &[k, mask]),
                 }
-                self.row(rows::XOR_D, width, &zero);
-                self.asm.masked(row.code(self.target, wide), &[target, mem], taken, false);
+                self.encode(opcodes::XOR_D, width, &zero);
+                self.asm.masked(opcode.code(self.target, wide), &[target, mem], taken, false);
             }
             Target::Avx2 => {
                 let taken = Operand::Reg(width.register(last - 2));
-                self.row(rows::MOVE, width, &[taken, Operand::Reg(resized(mask, width))]);
-                self.row(rows::XOR_D, width, &zero);
-                self.row(row, wide, &[target, mem, taken]);
+                self.encode(opcodes::MOVE, width, &[taken, Operand::Reg(resized(mask, width))]);
+                self.encode(opcodes::XOR_D, width, &zero);
+                self.encode(opcode, wide, &[target, mem, taken]);
             }
         }
     }
 
     /// Broadcasts the stride or the extent of an indexed buffer's axis.
     pub fn axis_word(&mut self, mem: Mem, result: Register) {
-        self.row(rows::SPLAT_Q, width_of(result), &[Operand::Reg(result), Operand::Mem(mem)]);
+        self.encode(opcodes::SPLAT_Q, width_of(result), &[Operand::Reg(result), Operand::Mem(mem)]);
     }
 }

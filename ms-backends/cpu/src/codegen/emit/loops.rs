@@ -2,9 +2,9 @@
 
 use super::super::target::{Target, Width};
 use super::super::vinst::{Span, When};
-use super::super::{Calls, rows};
+use super::super::{Tuning, opcodes};
 use super::asm::{Mem, Operand};
-use super::frame::Home;
+use super::frame::PointerLocation;
 use super::{Body, Emitter, Mode, fixed, resized};
 use iced_x86::{Code, Register};
 use ms_core::ir::{LaneAxis, ParamId};
@@ -17,7 +17,7 @@ impl<'a> Emitter<'a> {
     /// Emits the whole function.
     pub fn kernel(&mut self) {
         self.enter();
-        let others = self.cut();
+        let others = self.partition_blocks();
         self.points();
         self.leave();
         for (label, body) in others {
@@ -74,13 +74,13 @@ impl<'a> Emitter<'a> {
         }
         for param in 0..self.kernel.params.len() {
             let address = self.frame.word(param);
-            match self.frame.home(param) {
-                Home::Register(register) => self.load_reg(Code::Mov_r64_rm64, register, address),
-                Home::Stack(mem) => {
+            match self.frame.pointer_location(param) {
+                PointerLocation::Register(register) => self.load_reg(Code::Mov_r64_rm64, register, address),
+                PointerLocation::Stack(mem) => {
                     self.load_reg(Code::Mov_r64_rm64, scratch, address);
                     self.store_reg(Code::Mov_rm64_r64, mem, scratch);
                 }
-                Home::Block => {}
+                PointerLocation::Block => {}
             }
         }
         self.gather_offsets();
@@ -102,7 +102,7 @@ impl<'a> Emitter<'a> {
 
     /// Emits the epilogue: restores registers and returns.
     fn leave(&mut self) {
-        if self.calls == Calls::Streaming {
+        if self.tuning == Tuning::Streaming {
             // Non-temporal stores are weakly ordered: the fence makes them visible before the end of the call is
             // signalled.
             self.asm.op(Code::Sfence, &[]);
@@ -138,13 +138,13 @@ impl<'a> Emitter<'a> {
         let counter = self.frame.counter(axis);
         for &param in params {
             let stride = self.frame.stride(param, axis);
-            match self.frame.home(param) {
-                Home::Register(register) => self.load_reg(Code::Add_r64_rm64, register, stride),
-                Home::Stack(mem) => {
+            match self.frame.pointer_location(param) {
+                PointerLocation::Register(register) => self.load_reg(Code::Add_r64_rm64, register, stride),
+                PointerLocation::Stack(mem) => {
                     self.load_reg(Code::Mov_r64_rm64, fixed::SCRATCH, stride);
                     self.store_reg(Code::Add_rm64_r64, mem, fixed::SCRATCH);
                 }
-                Home::Block => unreachable!("only pointers advance"),
+                PointerLocation::Block => unreachable!("only pointers advance"),
             }
         }
         self.load_reg(Code::Mov_r64_rm64, fixed::SCRATCH, counter);
@@ -157,10 +157,10 @@ impl<'a> Emitter<'a> {
         for &param in params {
             self.load_reg(Code::Mov_r64_rm64, fixed::SCRATCH2, self.frame.stride(param, axis));
             self.reg(Code::Imul_r64_rm64, fixed::SCRATCH2, fixed::SCRATCH);
-            match self.frame.home(param) {
-                Home::Register(register) => self.reg(Code::Sub_r64_rm64, register, fixed::SCRATCH2),
-                Home::Stack(mem) => self.store_reg(Code::Sub_rm64_r64, mem, fixed::SCRATCH2),
-                Home::Block => unreachable!("only pointers advance"),
+            match self.frame.pointer_location(param) {
+                PointerLocation::Register(register) => self.reg(Code::Sub_r64_rm64, register, fixed::SCRATCH2),
+                PointerLocation::Stack(mem) => self.store_reg(Code::Sub_rm64_r64, mem, fixed::SCRATCH2),
+                PointerLocation::Block => unreachable!("only pointers advance"),
             }
         }
     }
@@ -213,10 +213,10 @@ impl<'a> Emitter<'a> {
     pub fn leave_unless(&mut self, condition: Register) {
         let scratch = Operand::Reg(fixed::SCRATCH_32);
         if condition.is_k() {
-            self.row(rows::K_TO_GPR, Width::Mask, &[scratch, Operand::Reg(condition)]);
+            self.encode(opcodes::K_TO_GPR, Width::Mask, &[scratch, Operand::Reg(condition)]);
         } else {
             let low = Operand::Reg(resized(condition, Width::Xmm));
-            self.row(rows::TO_GPR, Width::Xmm, &[Operand::Reg(fixed::SCRATCH), low]);
+            self.encode(opcodes::TO_GPR, Width::Xmm, &[Operand::Reg(fixed::SCRATCH), low]);
         }
         self.asm.op(Code::Test_AL_imm8, &[Operand::Reg(fixed::SCRATCH_8), Operand::Imm8(1)]);
         let end = self.end.expect("only a loop is left");
@@ -253,7 +253,7 @@ impl<'a> Emitter<'a> {
 
     /// Returns whether a parameter has a pointer that advances with the loops.
     fn has_pointer(&self, param: usize) -> bool {
-        !matches!(self.frame.home(param), Home::Block)
+        !matches!(self.frame.pointer_location(param), PointerLocation::Block)
     }
 
     /// Returns the buffers that some blocks read or write.
@@ -324,7 +324,7 @@ impl<'a> Emitter<'a> {
         self.reg(Code::Bts_rm32_r32, fixed::SCRATCH_32, fixed::SCRATCH2_32);
         let mask = Operand::Reg(fixed::SCRATCH_32);
         self.asm.op(Code::Dec_rm32, &[mask]);
-        self.row(rows::K_FROM_GPR, Width::Mask, &[Operand::Reg(self.tail_mask()), mask]);
+        self.encode(opcodes::K_FROM_GPR, Width::Mask, &[Operand::Reg(self.tail_mask()), mask]);
     }
 
     /// Emits a loop with steps of `step` lanes, for as long as a full step remains.

@@ -13,10 +13,10 @@ mod gather;
 mod loops;
 
 use super::alloc::{AllocatedInst, AllocatedOperand, Allocation, scratch};
-use super::rows::{self, Row};
+use super::opcodes::{self, Opcode};
 use super::target::{Target, Width};
 use super::vinst::{Machine, Op, Program, VReg, View};
-use super::{Bodies, Body, Calls};
+use super::{Bodies, Body, Tuning};
 use asm::{Asm, Label, Operand};
 use divide::Division;
 use frame::Frame;
@@ -37,12 +37,12 @@ pub enum Mode {
 }
 
 /// Encodes an allocated kernel. Returns `None` if its stack frame would be too large.
-pub fn emit(kernel: &Kernel, target: Target, calls: Calls, bodies: &Bodies) -> Option<Vec<u8>> {
+pub fn emit(kernel: &Kernel, target: Target, tuning: Tuning, bodies: &Bodies) -> Option<Vec<u8>> {
     let Bodies { body, strip, whole, short } = bodies;
     let (strip, whole, short) = (strip.as_ref(), whole.as_ref(), short.as_ref());
     let all: SmallVec<[&Body; 4]> = [Some(body), strip, whole, short].into_iter().flatten().collect();
     let frame = Frame::new(kernel, &all);
-    if frame.bytes > frame::LARGEST {
+    if frame.bytes > frame::MAX_BYTES {
         return None;
     }
     let Body { program, allocation } = body;
@@ -50,7 +50,7 @@ pub fn emit(kernel: &Kernel, target: Target, calls: Calls, bodies: &Bodies) -> O
     let mut emitter = Emitter {
         kernel,
         target,
-        calls,
+        tuning,
         program,
         allocation,
         strip,
@@ -68,7 +68,7 @@ pub fn emit(kernel: &Kernel, target: Target, calls: Calls, bodies: &Bodies) -> O
 struct Emitter<'a> {
     kernel: &'a Kernel,
     target: Target,
-    calls: Calls,
+    tuning: Tuning,
     /// The program of the body that is being emitted.
     program: &'a Program,
     allocation: &'a Allocation,
@@ -79,7 +79,7 @@ struct Emitter<'a> {
     asm: Asm,
     /// The exit of the loop whose body is being emitted.
     end: Option<Label>,
-    /// Whether the [row addresses](Emitter::find_rows) were computed for the code that is being emitted.
+    /// Whether the [opcode addresses](Emitter::find_rows) were computed for the code that is being emitted.
     rows_are_found: bool,
 }
 
@@ -92,9 +92,9 @@ impl Emitter<'_> {
         self.width(reg).register(index)
     }
 
-    /// Emits a row in its form for `width`.
-    fn row(&mut self, row: Row, width: Width, operands: &[Operand]) {
-        self.asm.op(row.code(self.target, width), operands);
+    /// Emits an opcode in its form for `width`.
+    fn encode(&mut self, opcode: Opcode, width: Width, operands: &[Operand]) {
+        self.asm.op(opcode.code(self.target, width), operands);
     }
 
     /// Emits the allocated instructions of block `i`, on the lanes of `mode`.
@@ -103,7 +103,7 @@ impl Emitter<'_> {
         let steps = &self.allocation.steps[start..self.allocation.blocks[i]];
         for step in steps {
             match step {
-                AllocatedInst::Run { inst, row, dst, srcs } => self.run(*inst, *row, *dst, srcs, mode),
+                AllocatedInst::Run { inst, opcode, dst, srcs } => self.run(*inst, *opcode, *dst, srcs, mode),
                 AllocatedInst::Copy { reg, from, to } => {
                     let width = self.width(*reg);
                     self.copy(width, *from, *to);
@@ -115,8 +115,8 @@ impl Emitter<'_> {
 
     /// Copies a register.
     fn copy(&mut self, width: Width, from: u8, to: u8) {
-        let row = if width == Width::Mask { rows::K_MOVE } else { rows::MOVE };
-        self.row(row, width, &[Operand::Reg(width.register(to)), Operand::Reg(width.register(from))]);
+        let opcode = if width == Width::Mask { opcodes::K_MOVE } else { opcodes::MOVE };
+        self.encode(opcode, width, &[Operand::Reg(width.register(to)), Operand::Reg(width.register(from))]);
     }
 
     /// Returns the spill slot of a value, if it has one.
@@ -129,25 +129,25 @@ impl Emitter<'_> {
         let info = self.program.info(reg);
         let to = Operand::Reg(info.width.register(to));
         if let Some(constant) = info.constant {
-            let row = if constant.size == 8 { rows::SPLAT_Q } else { rows::SPLAT_D };
-            return self.row(row, info.width, &[to, Operand::Scalar(constant)]);
+            let opcode = if constant.size == 8 { opcodes::SPLAT_Q } else { opcodes::SPLAT_D };
+            return self.encode(opcode, info.width, &[to, Operand::Scalar(constant)]);
         }
         let slot = self.slot(reg).expect("what is brought back was stored");
-        let row = if info.width == Width::Mask { rows::K_MOVE } else { rows::MOVE };
-        self.row(row, info.width, &[to, slot]);
+        let opcode = if info.width == Width::Mask { opcodes::K_MOVE } else { opcodes::MOVE };
+        self.encode(opcode, info.width, &[to, slot]);
     }
 
     /// Stores a value that is spilled somewhere. This happens right after its definition.
     fn store_spilled(&mut self, reg: VReg, from: u8) {
         if let Some(slot) = self.slot(reg) {
             let width = self.width(reg);
-            let row = if width == Width::Mask { rows::K_STORE } else { rows::STORE };
-            self.row(row, width, &[slot, Operand::Reg(width.register(from))]);
+            let opcode = if width == Width::Mask { opcodes::K_STORE } else { opcodes::STORE };
+            self.encode(opcode, width, &[slot, Operand::Reg(width.register(from))]);
         }
     }
 
     /// Emits a virtual instruction with its allocated registers.
-    fn run(&mut self, inst: usize, row: Option<Row>, dst: Option<u8>, srcs: &[AllocatedOperand], mode: Mode) {
+    fn run(&mut self, inst: usize, opcode: Option<Opcode>, dst: Option<u8>, srcs: &[AllocatedOperand], mode: Mode) {
         let inst = &self.program.insts[inst];
         let result = inst.dst.zip(dst).map(|(reg, index)| self.register(reg, index));
         let source = |i: usize| match srcs[i] {
@@ -156,7 +156,13 @@ impl Emitter<'_> {
         };
         match inst.op {
             Op::Machine(machine) => {
-                self.machine(Machine { row: row.unwrap_or(machine.row), ..machine }, inst.dst, dst, srcs, mode);
+                self.machine(
+                    Machine { opcode: opcode.unwrap_or(machine.opcode), ..machine },
+                    inst.dst,
+                    dst,
+                    srcs,
+                    mode,
+                );
             }
             Op::Load { param, size, splat, copy } => self.load(param, size, splat, copy, result, mode),
             Op::Gather { param, size } => self.gather(param, size, result, mode),
@@ -188,9 +194,9 @@ impl Emitter<'_> {
                 self.leave_unless(condition);
             }
             Op::MaskConst(set) => {
-                let row = if set { rows::K_XNOR } else { rows::K_XOR };
+                let opcode = if set { opcodes::K_XNOR } else { opcodes::K_XOR };
                 let result = Operand::Reg(result.expect("a constant has a result"));
-                self.row(row, Width::Mask, &[result, result, result]);
+                self.encode(opcode, Width::Mask, &[result, result, result]);
             }
             Op::Divide { size, signed, remainder } => {
                 let (a, b, result) = (source(0), source(1), result.expect("a division has a result"));
@@ -203,23 +209,23 @@ impl Emitter<'_> {
             }
             Op::AccRead(id, part) => {
                 let result = result.expect("a read has a result");
-                let mem = self.frame.acc_part(self.program, id, part);
-                self.row(rows::MOVE, width_of(result), &[Operand::Reg(result), Operand::Mem(mem)]);
+                let mem = self.frame.acc_vector(self.program, id, part);
+                self.encode(opcodes::MOVE, width_of(result), &[Operand::Reg(result), Operand::Mem(mem)]);
             }
             Op::AccWrite(id, part) => {
                 let value = source(0);
-                let mem = self.frame.acc_part(self.program, id, part);
-                self.row(rows::STORE, width_of(value), &[Operand::Mem(mem), Operand::Reg(value)]);
+                let mem = self.frame.acc_vector(self.program, id, part);
+                self.encode(opcodes::STORE, width_of(value), &[Operand::Mem(mem), Operand::Reg(value)]);
             }
             Op::PartialLoad(id, which) => {
                 let result = result.expect("a read has a result");
                 let mem = self.partial(id, which);
-                self.row(rows::MOVE, width_of(result), &[Operand::Reg(result), mem]);
+                self.encode(opcodes::MOVE, width_of(result), &[Operand::Reg(result), mem]);
             }
             Op::PartialStore(id, which) => {
                 let value = source(0);
                 let mem = self.partial(id, which);
-                self.row(rows::STORE, width_of(value), &[mem, Operand::Reg(value)]);
+                self.encode(opcodes::STORE, width_of(value), &[mem, Operand::Reg(value)]);
             }
         }
         if let Some((reg, index)) = inst.dst.zip(dst) {
@@ -262,7 +268,7 @@ impl Emitter<'_> {
         if machine.merge && mode == Mode::Tail {
             mask = Width::Mask.register(scratch::TAIL_MASK);
         }
-        self.asm.masked(machine.row.code(self.target, widest), &operands, mask, machine.zeroing);
+        self.asm.masked(machine.opcode.code(self.target, widest), &operands, mask, machine.zeroing);
     }
 }
 

@@ -13,7 +13,7 @@ use std::ops::Range;
 
 /// The largest number of instructions in one round of all accumulators. Larger bodies run as fast with accumulators on
 /// the stack.
-const MOST_IN_A_TURN: usize = 160;
+const MAX_ROUND_INSTS: usize = 160;
 
 /// Returns the number of registers for the accumulators of stages in slices.
 const fn slice_accumulators(target: Target) -> usize {
@@ -33,7 +33,7 @@ pub struct Slices {
 }
 
 /// The state of a blocked reduction.
-struct Cut<'f> {
+struct BlockedReduction<'f> {
     copy: usize,
     reduction: &'f Reduction,
     /// The array of block results, followed by the group results.
@@ -64,7 +64,7 @@ impl Select<'_> {
             && self.order == ReductionOrder::Blocks
             && (self.kernel.lanes, self.kernel.seq) == (LaneAxis::Reduced, 0)
             && width > 0
-            && range.len() * first <= MOST_IN_A_TURN
+            && range.len() * first <= MAX_ROUND_INSTS
             && ordered.iter().all(|&it| parts(it) == first)
             && self.kernel.params.iter().all(|it| it.step != StrideClass::Any)
             && self.takes_runs(range);
@@ -88,36 +88,36 @@ impl Select<'_> {
         let reduced = self.kernel.lanes == LaneAxis::Reduced;
         let ordered =
             reductions.iter().enumerate().flat_map(|(copy, reductions)| reductions.iter().map(move |it| (copy, it)));
-        let mut cuts = Vec::new();
+        let mut blocked_reductions = Vec::new();
         for (copy, reduction) in ordered.filter(|it| it.1.ordered) {
             let partials = self.vectors(reduction, ReductionOrder::PARTIALS + ReductionOrder::LEVELS);
             let result = reduced.then(|| self.vectors(reduction, 1));
-            cuts.push(Cut { copy, reduction, partials, result });
+            blocked_reductions.push(BlockedReduction { copy, reduction, partials, result });
         }
-        let mut held = Vec::new();
+        let mut selected = Vec::new();
         match slices {
             Some(slices) => {
                 for number in (0..slices.parts / slices.width).rev() {
-                    held.push(self.slice(range.clone(), &reductions[0], &cuts, slices, number)?);
+                    selected.push(self.slice(range.clone(), &reductions[0], &blocked_reductions, slices, number)?);
                 }
             }
             None => {
-                if let Some(parts) = self.turn(range.clone(), &reductions[0]) {
-                    self.whole_turn(range.clone(), &reductions[0], parts)?;
+                if let Some(parts) = self.round_len(range.clone(), &reductions[0]) {
+                    self.whole_round(range.clone(), &reductions[0], parts)?;
                 }
                 self.copies(0, range, reductions.iter().map(Vec::as_slice))?;
                 self.close(When::Loop(Span::All));
             }
         }
-        self.results_of_blocks(&cuts, slices.is_some())?;
-        self.program.blocked.push(Blocked { blocks: first..self.program.blocks.len(), slices: held });
+        self.results_of_blocks(&blocked_reductions, slices.is_some())?;
+        self.program.blocked.push(Blocked { blocks: first..self.program.blocks.len(), slices: selected });
         for (copy, reductions) in reductions.iter().enumerate() {
             for reduction in reductions.iter().filter(|it| !(it.ordered && reduced)) {
                 let result = self.end_reduction(reduction)?;
                 self.values[copy][reduction.at] = Some(result);
             }
         }
-        for Cut { copy, reduction, result, .. } in cuts {
+        for BlockedReduction { copy, reduction, result, .. } in blocked_reductions {
             if let Some(result) = result {
                 let total = self.read(reduction, result);
                 self.values[copy][reduction.at] = Some(total);
@@ -138,88 +138,92 @@ impl Select<'_> {
         dst
     }
 
-    fn partial(&mut self, cut: &Cut<'_>, which: Partial) -> VReg {
-        let dst = self.vector(cut.reduction.size());
-        self.push(Op::PartialLoad(cut.partials, which), Some(dst), &[]);
+    fn partial(&mut self, blocked: &BlockedReduction<'_>, which: Partial) -> VReg {
+        let dst = self.vector(blocked.reduction.size());
+        self.push(Op::PartialLoad(blocked.partials, which), Some(dst), &[]);
         dst
     }
 
     /// Selects the instructions at the end of each block and of all blocks. `in_slices` means that the block result is
     /// already stored.
-    fn results_of_blocks(&mut self, cuts: &[Cut<'_>], in_slices: bool) -> Result<(), Unsupported> {
-        for cut in cuts {
-            self.push(Op::PartialStore(cut.partials, Partial::Current), None, &[cut.reduction.identity]);
+    fn results_of_blocks(
+        &mut self,
+        blocked_reductions: &[BlockedReduction<'_>],
+        in_slices: bool,
+    ) -> Result<(), Unsupported> {
+        for blocked in blocked_reductions {
+            self.push(Op::PartialStore(blocked.partials, Partial::Current), None, &[blocked.reduction.identity]);
         }
         self.close(When::StartPartial);
-        for cut in cuts {
-            let result = match cut.result {
-                Some(result) if in_slices => self.read(cut.reduction, result),
-                _ => self.end_reduction(cut.reduction)?,
+        for blocked in blocked_reductions {
+            let result = match blocked.result {
+                Some(result) if in_slices => self.read(blocked.reduction, result),
+                _ => self.end_reduction(blocked.reduction)?,
             };
-            let sum = self.partial(cut, Partial::Current);
-            let sum = self.combine(cut.reduction, sum, result)?;
-            self.push(Op::PartialStore(cut.partials, Partial::Current), None, &[sum]);
+            let sum = self.partial(blocked, Partial::Current);
+            let sum = self.combine(blocked.reduction, sum, result)?;
+            self.push(Op::PartialStore(blocked.partials, Partial::Current), None, &[sum]);
             if !in_slices {
-                self.restart_reduction(cut.reduction);
+                self.restart_reduction(blocked.reduction);
             }
         }
         self.close(When::EndBlock);
-        for cut in cuts {
-            let (low, high) = (self.partial(cut, Partial::Current), self.partial(cut, Partial::Other));
-            let sum = self.combine(cut.reduction, low, high)?;
-            self.push(Op::PartialStore(cut.partials, Partial::Current), None, &[sum]);
+        for blocked in blocked_reductions {
+            let (low, high) = (self.partial(blocked, Partial::Current), self.partial(blocked, Partial::Other));
+            let sum = self.combine(blocked.reduction, low, high)?;
+            self.push(Op::PartialStore(blocked.partials, Partial::Current), None, &[sum]);
         }
         self.close(When::ReducePartials);
-        for cut in cuts.iter().filter(|_| !in_slices) {
-            if let Some(result) = cut.result {
-                let total = self.end_reduction(cut.reduction)?;
+        for blocked in blocked_reductions.iter().filter(|_| !in_slices) {
+            if let Some(result) = blocked.result {
+                let total = self.end_reduction(blocked.reduction)?;
                 self.push(Op::AccWrite(result, 0), None, &[total]);
             }
         }
-        self.close(When::One);
-        for cut in cuts {
-            let total = self.read(cut.reduction, cut.partials);
-            match cut.result {
+        self.close(When::SingleBlock);
+        for blocked in blocked_reductions {
+            let total = self.read(blocked.reduction, blocked.partials);
+            match blocked.result {
                 Some(result) => self.push(Op::AccWrite(result, 0), None, &[total]),
-                None => self.set_reduction(cut.reduction, total),
+                None => self.set_reduction(blocked.reduction, total),
             }
         }
-        self.close(When::Several);
+        self.close(When::SeveralBlocks);
         Ok(())
     }
 
     /// Returns the number of vectors in a round of the accumulators, if the lanes can be processed in such runs.
-    fn turn(&self, range: Range<usize>, reductions: &[Reduction]) -> Option<usize> {
+    fn round_len(&self, range: Range<usize>, reductions: &[Reduction]) -> Option<usize> {
         let ordered = reductions.iter().find(|it| it.ordered)?;
-        let parts = self.accumulator_parts(ordered)?;
+        let parts = self.accumulator_vectors(ordered)?;
         let fits = self.kernel.lanes == LaneAxis::Reduced
-            && range.len() * parts <= MOST_IN_A_TURN
-            && reductions.iter().all(|it| !it.ordered || self.accumulator_parts(it) == Some(parts))
+            && range.len() * parts <= MAX_ROUND_INSTS
+            && reductions.iter().all(|it| !it.ordered || self.accumulator_vectors(it) == Some(parts))
             && self.takes_runs(range);
         fits.then_some(parts)
     }
 
     /// Selects a loop over whole rounds of the accumulators. They are in registers if they fit.
-    fn whole_turn(&mut self, range: Range<usize>, reductions: &[Reduction], parts: usize) -> Result<(), Unsupported> {
+    fn whole_round(&mut self, range: Range<usize>, reductions: &[Reduction], parts: usize) -> Result<(), Unsupported> {
         let in_registers =
             reductions.iter().filter(|it| it.ordered).count() * parts <= register_accumulators(self.target);
-        let mut held: Vec<Vec<Reduction>> = Vec::with_capacity(parts);
+        let mut loaded: Vec<Vec<Reduction>> = Vec::with_capacity(parts);
         for part in 0..parts {
             let hold = |reduction: &Reduction| {
                 if reduction.ordered && in_registers {
-                    self.hold_part(reduction, part)
+                    self.load_accumulator(reduction, part)
                 } else {
-                    self.static_part(reduction, part)
+                    self.static_accumulator(reduction, part)
                 }
             };
-            held.push(reductions.iter().map(hold).collect());
+            loaded.push(reductions.iter().map(hold).collect());
         }
         self.close(When::Before);
-        self.copies(0, range, held.iter().map(Vec::as_slice))?;
+        self.copies(0, range, loaded.iter().map(Vec::as_slice))?;
         self.close(When::Loop(Span::Whole(parts)));
-        for (part, held) in held.iter().enumerate() {
-            for (reduction, held) in reductions.iter().zip(held) {
-                self.put_back_part(reduction, part, held)?;
+        for (part, loaded) in loaded.iter().enumerate() {
+            for (reduction, loaded) in reductions.iter().zip(loaded) {
+                self.store_accumulator(reduction, part, loaded)?;
             }
         }
         self.close(When::After);
@@ -232,57 +236,58 @@ impl Select<'_> {
         &mut self,
         range: Range<usize>,
         reductions: &[Reduction],
-        cuts: &[Cut<'_>],
+        blocked_reductions: &[BlockedReduction<'_>],
         Slices { parts, width }: Slices,
         number: usize,
     ) -> Result<Slice, Unsupported> {
-        let mut held: Vec<Vec<Reduction>> = Vec::with_capacity(width);
+        let mut loaded: Vec<Vec<Reduction>> = Vec::with_capacity(width);
         for at in 0..width {
-            let hold =
-                |it: &Reduction| if it.ordered { self.held(it) } else { self.static_part(it, number * width + at) };
-            held.push(reductions.iter().map(hold).collect());
+            let hold = |it: &Reduction| {
+                if it.ordered { self.fresh_accumulator(it) } else { self.static_accumulator(it, number * width + at) }
+            };
+            loaded.push(reductions.iter().map(hold).collect());
         }
         self.close(When::Before);
         let first = self.program.blocks.len();
-        self.copies(number * width, range.clone(), held.iter().map(Vec::as_slice))?;
+        self.copies(number * width, range.clone(), loaded.iter().map(Vec::as_slice))?;
         self.close(When::Loop(Span::Whole(parts)));
-        for (at, held) in held.iter().enumerate() {
-            self.body(number * width + at, range.clone(), held)?;
+        for (at, loaded) in loaded.iter().enumerate() {
+            self.body(number * width + at, range.clone(), loaded)?;
             self.close(When::Rest(number * width + at));
         }
         let ordered = |at: usize| {
-            let pairs = reductions.iter().zip(&held[at]).filter(|it| it.0.ordered);
-            pairs.map(|(reduction, held)| (*reduction, *held)).collect::<Vec<_>>()
+            let pairs = reductions.iter().zip(&loaded[at]).filter(|it| it.0.ordered);
+            pairs.map(|(reduction, loaded)| (*reduction, *loaded)).collect::<Vec<_>>()
         };
         let lanes = |slice: usize| slice * width * self.program.lanes;
-        let behind = |half: usize| (half, lanes(number + half));
+        let after = |half: usize| (half, lanes(number + half));
         let mut halves: Vec<(usize, usize)> = Vec::new();
         let mut half = parts / width / 2;
         while half > number {
-            halves.push(behind(half));
+            halves.push(after(half));
             half /= 2;
         }
         let skipped = lanes(number);
         for (half, lanes) in halves {
             for at in 0..width {
-                for (reduction, held) in ordered(at) {
-                    self.take_part(&reduction, &held, (number + half) * width + at)?;
+                for (reduction, loaded) in ordered(at) {
+                    self.combine_stored(&reduction, &loaded, (number + half) * width + at)?;
                 }
             }
-            self.close(When::Behind(lanes));
+            self.close(When::IfMoreThan(lanes));
         }
-        let slice = Slice { held: first..self.program.blocks.len(), skipped };
+        let slice = Slice { in_registers: first..self.program.blocks.len(), skipped };
         if number > 0 {
             for at in 0..width {
-                for (reduction, held) in ordered(at) {
-                    self.put_back_part(&reduction, number * width + at, &held)?;
+                for (reduction, loaded) in ordered(at) {
+                    self.store_accumulator(&reduction, number * width + at, &loaded)?;
                 }
             }
         } else {
-            for (i, cut) in cuts.iter().enumerate() {
+            for (i, blocked) in blocked_reductions.iter().enumerate() {
                 let parts: Vec<Reduction> = (0..width).map(|at| ordered(at)[i].1).collect();
                 let total = self.end_slice(&parts)?;
-                let result = cut.result.expect("lanes are reduced");
+                let result = blocked.result.expect("lanes are reduced");
                 self.push(Op::AccWrite(result, 0), None, &[total]);
             }
         }

@@ -1,7 +1,7 @@
 //! Selects conversions between dtypes.
 
 use super::super::Unsupported;
-use super::super::rows;
+use super::super::opcodes;
 use super::super::vinst::{Machine, Tie, VReg};
 use super::Select;
 use super::arith::FloatTest;
@@ -23,8 +23,8 @@ impl Select<'_> {
             DType::U8 => self.keep_bits(wide, 0xff),
             DType::U16 => self.keep_bits(wide, 0xffff),
             DType::F16 => {
-                let half = self.op1_imm(rows::CVT_PS_PH, 2, wide, 0);
-                self.op1(rows::CVT_PH_PS, 4, half)
+                let half = self.op1_imm(opcodes::CVT_PS_PH, 2, wide, 0);
+                self.op1(opcodes::CVT_PH_PS, 4, half)
             }
             DType::BF16 => self.round_bf16(wide),
             _ => wide,
@@ -32,36 +32,36 @@ impl Select<'_> {
     }
 
     fn sign_extend(&mut self, value: VReg, bits: u8) -> VReg {
-        let up = self.op1_imm(rows::SLL_D, 4, value, bits);
-        self.op1_imm(rows::SRA_D, 4, up, bits)
+        let up = self.op1_imm(opcodes::SLL_D, 4, value, bits);
+        self.op1_imm(opcodes::SRA_D, 4, up, bits)
     }
 
     /// Masks 32-bit lanes with `bits`.
     pub fn keep_bits(&mut self, value: VReg, bits: u64) -> VReg {
         let bits = self.constant(bits, 4);
-        self.op2(rows::AND_D, value, bits)
+        self.op2(opcodes::AND_D, value, bits)
     }
 
     /// Rounds f32 to its upper half, ties to even. A NaN becomes a quiet NaN.
     fn round_bf16(&mut self, value: VReg) -> VReg {
         let (half, one) = (self.constant(0x7fff, 4), self.constant(1, 4));
         let upper = self.constant(0xffff_0000, 4);
-        let shifted = self.op1_imm(rows::SRL_D, 4, value, 16);
-        let odd = self.op2(rows::AND_D, shifted, one);
-        let bias = self.op2(rows::ADD_D, odd, half);
-        let sum = self.op2(rows::ADD_D, bias, value);
+        let shifted = self.op1_imm(opcodes::SRL_D, 4, value, 16);
+        let odd = self.op2(opcodes::AND_D, shifted, one);
+        let bias = self.op2(opcodes::ADD_D, odd, half);
+        let sum = self.op2(opcodes::ADD_D, bias, value);
         let chosen = if self.avx512() {
             // Tokens 0 and 1 (quiet and signalling NaN) have response 2: the quiet NaN. Other tokens have response 0,
             // which preserves the sum.
             let (responses, dst) = (self.constant(0x22, 4), self.vector(4));
-            self.machine(Machine::new(rows::FIXUP_PS).tie(Tie::First).imm(0).fold(), dst, &[sum, value, responses])
+            self.machine(Machine::new(opcodes::FIXUP_PS).tie(Tie::First).imm(0).fold(), dst, &[sum, value, responses])
         } else {
             let quiet = self.constant(0x0040_0000, 4);
-            let nan = self.op2(rows::OR_D, value, quiet);
+            let nan = self.op2(opcodes::OR_D, value, quiet);
             let unordered = self.float_test_lanes(FloatTest::Unordered, 4, value, value);
             self.blend_lanes(4, unordered, nan, sum)
         };
-        self.op2(rows::AND_D, chosen, upper)
+        self.op2(opcodes::AND_D, chosen, upper)
     }
 
     /// Converts between compute dtypes.
@@ -76,21 +76,21 @@ impl Select<'_> {
                 self.compare(Compare::Ne, from, a, zero)
             }
             (I32 | U32, I32 | U32) | (I64 | U64, I64 | U64) => a,
-            (I32, I64 | U64) => self.op1(rows::SX_D_Q, 8, a),
-            (U32, I64 | U64) => self.op1(rows::ZX_D_Q, 8, a),
-            (I64 | U64, I32 | U32) if avx512 => self.op1(rows::TRUNC_Q_D, 4, a),
+            (I32, I64 | U64) => self.op1(opcodes::SX_D_Q, 8, a),
+            (U32, I64 | U64) => self.op1(opcodes::ZX_D_Q, 8, a),
+            (I64 | U64, I32 | U32) if avx512 => self.op1(opcodes::TRUNC_Q_D, 4, a),
             (I64 | U64, I32 | U32) => self.low_words(a),
 
-            (F32, F64) => self.op1(rows::CVT_PS_PD, 8, a),
-            (F64, F32) => self.op1(rows::CVT_PD_PS, 4, a),
-            (I32, F32) => self.op1(rows::CVT_D_PS, 4, a),
-            (I32, F64) => self.op1(rows::CVT_D_PD, 8, a),
-            (U32, F32) if avx512 => self.op1(rows::CVT_UD_PS, 4, a),
-            (U32, F64) if avx512 => self.op1(rows::CVT_UD_PD, 8, a),
-            (I64, F32) if avx512 => self.op1(rows::CVT_Q_PS, 4, a),
-            (I64, F64) if avx512 => self.op1(rows::CVT_Q_PD, 8, a),
-            (U64, F32) if avx512 => self.op1(rows::CVT_UQ_PS, 4, a),
-            (U64, F64) if avx512 => self.op1(rows::CVT_UQ_PD, 8, a),
+            (F32, F64) => self.op1(opcodes::CVT_PS_PD, 8, a),
+            (F64, F32) => self.op1(opcodes::CVT_PD_PS, 4, a),
+            (I32, F32) => self.op1(opcodes::CVT_D_PS, 4, a),
+            (I32, F64) => self.op1(opcodes::CVT_D_PD, 8, a),
+            (U32, F32) if avx512 => self.op1(opcodes::CVT_UD_PS, 4, a),
+            (U32, F64) if avx512 => self.op1(opcodes::CVT_UD_PD, 8, a),
+            (I64, F32) if avx512 => self.op1(opcodes::CVT_Q_PS, 4, a),
+            (I64, F64) if avx512 => self.op1(opcodes::CVT_Q_PD, 8, a),
+            (U64, F32) if avx512 => self.op1(opcodes::CVT_UQ_PS, 4, a),
+            (U64, F64) if avx512 => self.op1(opcodes::CVT_UQ_PD, 8, a),
             (U32, F32) => self.u32_to_f32(a),
             (U32, F64) => self.u32_to_f64(a),
             (I64, F32) => self.i64_to_f32(a),
@@ -102,20 +102,20 @@ impl Select<'_> {
                 // too small, the instruction itself returns the least integer.
                 let number = self.nan_to_zero(8, a);
                 let largest = self.constant(f64::from(i32::MAX).to_bits(), 8);
-                let clamped = self.op2(rows::MIN_PD, number, largest);
-                self.op1(rows::CVTT_PD_D, 4, clamped)
+                let clamped = self.op2(opcodes::MIN_PD, number, largest);
+                self.op1(opcodes::CVTT_PD_D, 4, clamped)
             }
-            (F32, U32) if avx512 => self.unsigned_from_float(rows::CVTT_PS_UD, 4, 4, a),
-            (F64, U32) if avx512 => self.unsigned_from_float(rows::CVTT_PD_UD, 8, 4, a),
-            (F32, U64) if avx512 => self.unsigned_from_float(rows::CVTT_PS_UQ, 4, 8, a),
-            (F64, U64) if avx512 => self.unsigned_from_float(rows::CVTT_PD_UQ, 8, 8, a),
+            (F32, U32) if avx512 => self.unsigned_from_float(opcodes::CVTT_PS_UD, 4, 4, a),
+            (F64, U32) if avx512 => self.unsigned_from_float(opcodes::CVTT_PD_UD, 8, 4, a),
+            (F32, U64) if avx512 => self.unsigned_from_float(opcodes::CVTT_PS_UQ, 4, 8, a),
+            (F64, U64) if avx512 => self.unsigned_from_float(opcodes::CVTT_PD_UQ, 8, 8, a),
             (F32, I64) if avx512 => {
-                let wide = self.op1(rows::CVT_PS_PD, 8, a);
+                let wide = self.op1(opcodes::CVT_PS_PD, 8, a);
                 self.f64_to_i64_masked(wide)
             }
             (F64, I64) if avx512 => self.f64_to_i64_masked(a),
             (F32, I64) => {
-                let wide = self.op1(rows::CVT_PS_PD, 8, a);
+                let wide = self.op1(opcodes::CVT_PS_PD, 8, a);
                 self.f64_to_i64_lanes(wide)
             }
             (F64, I64) => self.f64_to_i64_lanes(a),
@@ -133,11 +133,11 @@ impl Select<'_> {
         };
         let one = self.constant(one, size);
         let ones = if self.avx512() {
-            self.op1(Self::sized(size, rows::M2D, rows::M2Q), size, a)
+            self.op1(Self::sized(size, opcodes::M2D, opcodes::M2Q), size, a)
         } else {
             self.mask_lanes(a, size)
         };
-        self.op2(Self::sized(size, rows::AND_D, rows::AND_Q), ones, one)
+        self.op2(Self::sized(size, opcodes::AND_D, opcodes::AND_Q), ones, one)
     }
 
     /// Replaces NaN by zero.
@@ -145,11 +145,11 @@ impl Select<'_> {
         if self.avx512() {
             let ordered = self.float_test(FloatTest::Ordered, size, a, a);
             let dst = self.vector(size);
-            let row = Self::sized(size, rows::MOVE, rows::MOVE_Q);
-            self.machine(Machine::new(row).masked().zeroing(), dst, &[a, ordered])
+            let opcode = Self::sized(size, opcodes::MOVE, opcodes::MOVE_Q);
+            self.machine(Machine::new(opcode).masked().zeroing(), dst, &[a, ordered])
         } else {
             let ordered = self.float_test_lanes(FloatTest::Ordered, size, a, a);
-            self.op2(rows::AND_D, a, ordered)
+            self.op2(opcodes::AND_D, a, ordered)
         }
     }
 
@@ -157,7 +157,7 @@ impl Select<'_> {
     /// It is replaced by the largest.
     fn f32_to_i32(&mut self, a: VReg) -> VReg {
         let number = self.nan_to_zero(4, a);
-        let integer = self.op1(rows::CVTT_PS_D, 4, number);
+        let integer = self.op1(opcodes::CVTT_PS_D, 4, number);
         let limit = self.constant(2_147_483_648_f32.to_bits().into(), 4);
         if self.avx512() {
             let over = self.float_test(FloatTest::Ge, 4, a, limit);
@@ -165,13 +165,13 @@ impl Select<'_> {
             self.blend_masked(4, over, largest, integer)
         } else {
             let over = self.float_test_lanes(FloatTest::Ge, 4, a, limit);
-            self.op2(rows::XOR_D, integer, over)
+            self.op2(opcodes::XOR_D, integer, over)
         }
     }
 
     fn f64_to_i64_masked(&mut self, a: VReg) -> VReg {
         let number = self.nan_to_zero(8, a);
-        let integer = self.op1(rows::CVTT_PD_Q, 8, number);
+        let integer = self.op1(opcodes::CVTT_PD_Q, 8, number);
         let limit = self.constant(TWO_63, 8);
         let over = self.float_test(FloatTest::Ge, 8, a, limit);
         let largest = self.constant(i64::MAX as u64, 8);
@@ -180,10 +180,10 @@ impl Select<'_> {
 
     /// Converts to unsigned integers on AVX-512. The instruction returns the largest integer for numbers that are too
     /// large. Negative numbers and NaN are replaced by zero first.
-    fn unsigned_from_float(&mut self, row: rows::Row, from: usize, to: usize, a: VReg) -> VReg {
+    fn unsigned_from_float(&mut self, opcode: opcodes::Opcode, from: usize, to: usize, a: VReg) -> VReg {
         let zero = self.constant(0, from);
-        let clamped = self.op2(Self::sized(from, rows::MAX_PS, rows::MAX_PD), a, zero);
-        self.op1(row, to, clamped)
+        let clamped = self.op2(Self::sized(from, opcodes::MAX_PS, opcodes::MAX_PD), a, zero);
+        self.op1(opcode, to, clamped)
     }
 
     /// Converts f64 to i64 on AVX2. The upper and lower 32 bits are converted separately, each exact in f64.
@@ -195,16 +195,16 @@ impl Select<'_> {
         let two_52 = self.constant(TWO_52, 8);
         let limit = self.constant(TWO_63, 8);
         let whole = self.round(8, a, 0xb);
-        let scaled = self.op2(rows::MUL_PD, whole, scale);
+        let scaled = self.op2(opcodes::MUL_PD, whole, scale);
         let upper = self.round(8, scaled, 0x9);
-        let forms = [rows::FMA132_PD, rows::FMA213_PD, rows::FMA231_PD];
+        let forms = [opcodes::FMA132_PD, opcodes::FMA213_PD, opcodes::FMA231_PD];
         let lower = self.vector(8);
         self.machine(Machine::new(forms[0]).tie(Tie::Fma(forms)).fold(), lower, &[upper, unscale, whole]);
-        let upper = self.op2(rows::ADD_PD, upper, magic);
-        let upper = self.op1_imm(rows::SLL_Q, 8, upper, 32);
-        let lower = self.op2(rows::ADD_PD, lower, two_52);
-        let lower = self.op2(rows::XOR_Q, lower, two_52);
-        let integer = self.op2(rows::OR_Q, upper, lower);
+        let upper = self.op2(opcodes::ADD_PD, upper, magic);
+        let upper = self.op1_imm(opcodes::SLL_Q, 8, upper, 32);
+        let lower = self.op2(opcodes::ADD_PD, lower, two_52);
+        let lower = self.op2(opcodes::XOR_Q, lower, two_52);
+        let integer = self.op2(opcodes::OR_Q, upper, lower);
         let over = self.float_test_lanes(FloatTest::Ge, 8, a, limit);
         let largest = self.constant(i64::MAX as u64, 8);
         let integer = self.blend_lanes(8, over, largest, integer);
@@ -213,27 +213,27 @@ impl Select<'_> {
         let least = self.constant(i64::MIN as u64, 8);
         let integer = self.blend_lanes(8, under, least, integer);
         let ordered = self.float_test_lanes(FloatTest::Ordered, 8, a, a);
-        self.op2(rows::AND_Q, integer, ordered)
+        self.op2(opcodes::AND_Q, integer, ordered)
     }
 
     /// Converts u32 to f32 on AVX2. The halves are converted exactly, and only their sum is rounded.
     fn u32_to_f32(&mut self, a: VReg) -> VReg {
-        let upper = self.op1_imm(rows::SRL_D, 4, a, 16);
-        let upper = self.op1(rows::CVT_D_PS, 4, upper);
+        let upper = self.op1_imm(opcodes::SRL_D, 4, a, 16);
+        let upper = self.op1(opcodes::CVT_D_PS, 4, upper);
         let lower = self.keep_bits(a, 0xffff);
-        let lower = self.op1(rows::CVT_D_PS, 4, lower);
+        let lower = self.op1(opcodes::CVT_D_PS, 4, lower);
         let scale = self.constant(65536_f32.to_bits().into(), 4);
-        let forms = [rows::FMA132_PS, rows::FMA213_PS, rows::FMA231_PS];
+        let forms = [opcodes::FMA132_PS, opcodes::FMA213_PS, opcodes::FMA231_PS];
         let dst = self.vector(4);
         self.machine(Machine::new(forms[0]).tie(Tie::Fma(forms)).fold(), dst, &[upper, scale, lower])
     }
 
     /// Converts u32 to f64 on AVX2, via the low bits of 2^52.
     fn u32_to_f64(&mut self, a: VReg) -> VReg {
-        let wide = self.op1(rows::ZX_D_Q, 8, a);
+        let wide = self.op1(opcodes::ZX_D_Q, 8, a);
         let two_52 = self.constant(TWO_52, 8);
-        let biased = self.op2(rows::OR_Q, wide, two_52);
-        self.op2(rows::SUB_PD, biased, two_52)
+        let biased = self.op2(opcodes::OR_Q, wide, two_52);
+        self.op2(opcodes::SUB_PD, biased, two_52)
     }
 
     /// Converts i64 to f64 on AVX2. The lower 32 bits go into 2^52. The upper 32 bits, made unsigned by adding 2^31, go
@@ -241,14 +241,14 @@ impl Select<'_> {
     fn i64_to_f64(&mut self, a: VReg) -> VReg {
         let two_52 = self.constant(TWO_52, 8);
         let low_bits = self.constant(0xffff_ffff, 8);
-        let lower = self.op2(rows::AND_Q, a, low_bits);
-        let lower = self.op2(rows::OR_Q, lower, two_52);
-        let upper = self.op1_imm(rows::SRL_Q, 8, a, 32);
+        let lower = self.op2(opcodes::AND_Q, a, low_bits);
+        let lower = self.op2(opcodes::OR_Q, lower, two_52);
+        let upper = self.op1_imm(opcodes::SRL_Q, 8, a, 32);
         let biased_84 = self.constant(0x4530_0000_8000_0000, 8);
-        let upper = self.op2(rows::XOR_Q, upper, biased_84);
+        let upper = self.op2(opcodes::XOR_Q, upper, biased_84);
         let excess = self.constant((2_f64.powi(84) + 2_f64.powi(63) + 2_f64.powi(52)).to_bits(), 8);
-        let upper = self.op2(rows::SUB_PD, upper, excess);
-        self.op2(rows::ADD_PD, upper, lower)
+        let upper = self.op2(opcodes::SUB_PD, upper, excess);
+        self.op2(opcodes::ADD_PD, upper, lower)
     }
 
     /// Converts i64 to f32 on AVX2, via f64. If f64 cannot represent the integer, its last eleven bits are replaced by
@@ -256,18 +256,18 @@ impl Select<'_> {
     fn i64_to_f32(&mut self, a: VReg) -> VReg {
         let last = self.constant(0x7ff, 8);
         let rest = self.constant(!0x7ff, 8);
-        let tail = self.op2(rows::AND_Q, a, last);
-        let carry = self.op2(rows::ADD_Q, tail, last);
-        let sticky = self.op2(rows::OR_Q, a, carry);
-        let sticky = self.op2(rows::AND_Q, sticky, rest);
+        let tail = self.op2(opcodes::AND_Q, a, last);
+        let carry = self.op2(opcodes::ADD_Q, tail, last);
+        let sticky = self.op2(opcodes::OR_Q, a, carry);
+        let sticky = self.op2(opcodes::AND_Q, sticky, rest);
         // The value is zero where -2^53 <= a < 2^53.
         let two_53 = self.constant(1 << 53, 8);
-        let shifted = self.op2(rows::ADD_Q, a, two_53);
-        let beyond = self.op1_imm(rows::SRL_Q, 8, shifted, 54);
+        let shifted = self.op2(opcodes::ADD_Q, a, two_53);
+        let beyond = self.op1_imm(opcodes::SRL_Q, 8, shifted, 54);
         let zero = self.constant(0, 8);
-        let large = self.op2(rows::CMPGT_Q, beyond, zero);
+        let large = self.op2(opcodes::CMPGT_Q, beyond, zero);
         let exact = self.blend_lanes(8, large, sticky, a);
         let wide = self.i64_to_f64(exact);
-        self.op1(rows::CVT_PD_PS, 4, wide)
+        self.op1(opcodes::CVT_PD_PS, 4, wide)
     }
 }

@@ -1,6 +1,6 @@
 //! Selects loads and stores, with conversions to and from the compute dtype.
 
-use super::super::rows;
+use super::super::opcodes;
 use super::super::target::Width;
 use super::super::vinst::{Machine, Op, VReg, View};
 use super::Select;
@@ -24,21 +24,21 @@ impl Select<'_> {
     /// Widens elements from their storage format to the compute dtype.
     pub fn widened(&mut self, dtype: DType, raw: VReg) -> VReg {
         match dtype {
-            DType::F16 => self.op1(rows::CVT_PH_PS, 4, raw),
+            DType::F16 => self.op1(opcodes::CVT_PH_PS, 4, raw),
             DType::BF16 => {
-                let wide = self.op1(rows::ZX_W_D, 4, raw);
-                self.op1_imm(rows::SLL_D, 4, wide, 16)
+                let wide = self.op1(opcodes::ZX_W_D, 4, raw);
+                self.op1_imm(opcodes::SLL_D, 4, wide, 16)
             }
-            DType::I8 => self.op1(rows::SX_B_D, 4, raw),
-            DType::U8 => self.op1(rows::ZX_B_D, 4, raw),
-            DType::I16 => self.op1(rows::SX_W_D, 4, raw),
-            DType::U16 => self.op1(rows::ZX_W_D, 4, raw),
-            DType::Bool if self.avx512() => self.mask_op(rows::TEST_B, &[raw, raw]),
+            DType::I8 => self.op1(opcodes::SX_B_D, 4, raw),
+            DType::U8 => self.op1(opcodes::ZX_B_D, 4, raw),
+            DType::I16 => self.op1(opcodes::SX_W_D, 4, raw),
+            DType::U16 => self.op1(opcodes::ZX_W_D, 4, raw),
+            DType::Bool if self.avx512() => self.mask_op(opcodes::TEST_B, &[raw, raw]),
             DType::Bool => {
                 let size = self.bool_size();
-                let wide = self.op1(Self::sized(size, rows::ZX_B_D, rows::ZX_B_Q), size, raw);
+                let wide = self.op1(Self::sized(size, opcodes::ZX_B_D, opcodes::ZX_B_Q), size, raw);
                 let zero = self.constant(0, size);
-                self.op2(Self::sized(size, rows::CMPGT_D, rows::CMPGT_Q), wide, zero)
+                self.op2(Self::sized(size, opcodes::CMPGT_D, opcodes::CMPGT_Q), wide, zero)
             }
             _ => raw,
         }
@@ -50,9 +50,9 @@ impl Select<'_> {
         let dtype = self.kernel.params[id.0 as usize].dtype;
         let size = dtype.size();
         let raw = match dtype {
-            DType::F16 => self.op1_imm(rows::CVT_PS_PH, 2, value, 0),
+            DType::F16 => self.op1_imm(opcodes::CVT_PS_PH, 2, value, 0),
             DType::BF16 => {
-                let high = self.op1_imm(rows::SRL_D, 4, value, 16);
+                let high = self.op1_imm(opcodes::SRL_D, 4, value, 16);
                 self.narrow(2, high)
             }
             DType::I8 | DType::U8 | DType::I16 | DType::U16 if self.avx512() => self.narrow(size, value),
@@ -61,8 +61,8 @@ impl Select<'_> {
                 self.narrow(size, low)
             }
             DType::Bool if self.avx512() => {
-                let ones = self.op1(rows::M2B, 1, value);
-                self.op1(rows::ABS_B, 1, ones)
+                let ones = self.op1(opcodes::M2B, 1, value);
+                self.op1(opcodes::ABS_B, 1, ones)
             }
             DType::Bool => {
                 let lanes = self.mask_lanes(value, 4);
@@ -78,17 +78,17 @@ impl Select<'_> {
     /// of `value` must be zero.
     fn narrow(&mut self, size: usize, value: VReg) -> VReg {
         if self.avx512() {
-            return self.op1(if size == 1 { rows::TRUNC_D_B } else { rows::TRUNC_D_W }, size, value);
+            return self.op1(if size == 1 { opcodes::TRUNC_D_B } else { opcodes::TRUNC_D_W }, size, value);
         }
-        let low = |row| Machine::new(row).view(View::LowAll);
+        let low = |opcode| Machine::new(opcode).view(View::LowAll);
         let high = self.high_half(value);
         let words = self.reg(Width::Xmm);
-        self.machine(low(rows::PACKUS_D_W), words, &[value, high]);
+        self.machine(low(opcodes::PACKUS_D_W), words, &[value, high]);
         if size == 2 {
             return words;
         }
         let bytes = self.reg(Width::Xmm);
-        self.machine(low(rows::PACKUS_W_B), bytes, &[words, words])
+        self.machine(low(opcodes::PACKUS_W_B), bytes, &[words, words])
     }
 
     /// Extracts the upper 128 bits of a 256-bit register. A 128-bit register is returned unchanged.
@@ -97,7 +97,7 @@ impl Select<'_> {
             return value;
         }
         let dst = self.reg(Width::Xmm);
-        self.machine(Machine::new(rows::EXTRACT_HIGH_XMM).imm(1), dst, &[value])
+        self.machine(Machine::new(opcodes::EXTRACT_HIGH_XMM).imm(1), dst, &[value])
     }
 
     /// Converts a truth value of AVX2 to lanes of `size` bytes.
@@ -113,11 +113,11 @@ impl Select<'_> {
     pub fn low_words(&mut self, value: VReg) -> VReg {
         let high = self.high_half(value);
         let dst = self.reg(Width::Xmm);
-        self.machine(Machine::new(rows::SHUFFLE2_PS).imm(0x88).view(View::LowAll), dst, &[value, high])
+        self.machine(Machine::new(opcodes::SHUFFLE2_PS).imm(0x88).view(View::LowAll), dst, &[value, high])
     }
 
     /// Converts the result of a comparison in lanes of `size` bytes to a truth value of AVX2.
     pub fn mask_from_lanes(&mut self, lanes: VReg, size: usize) -> VReg {
-        if self.bool_size() == 8 && size == 4 { self.op1(rows::SX_D_Q, 8, lanes) } else { lanes }
+        if self.bool_size() == 8 && size == 4 { self.op1(opcodes::SX_D_Q, 8, lanes) } else { lanes }
     }
 }

@@ -9,10 +9,10 @@ mod reduction;
 mod repeat;
 mod scale;
 
-use super::rows::Row;
+use super::opcodes::Opcode;
 use super::target::{Target, Width};
 use super::vinst::{Block, Constant, Machine, Op, Program, RegInfo, Span, VInst, VReg, When};
-use super::{Calls, Unsupported};
+use super::{Tuning, Unsupported};
 use ms_core::ir::{Inst, Kernel, LaneAxis, Reducer, ReductionOrder, Role, Scope, StrideClass, Val};
 use ms_core::tensor::DType;
 use position::Positions;
@@ -40,25 +40,25 @@ pub fn select_whole(kernel: &Kernel, target: Target) -> Option<Program> {
 }
 
 /// Selects the body for several adjacent vectors of lanes, if all accumulators have registers and it is profitable for
-/// `calls`. A reduction down columns then reads longer runs of each row, and long dependency chains overlap.
-pub fn select_strip(kernel: &Kernel, target: Target, calls: Calls) -> Option<Program> {
+/// `tuning`. A reduction down columns then reads longer runs of each row, and long dependency chains overlap.
+pub fn select_strip(kernel: &Kernel, target: Target, tuning: Tuning) -> Option<Program> {
     /// The largest profitable number of instructions with reductions. Larger bodies have enough instruction-level
     /// parallelism.
-    const MOST_REDUCING: usize = 48;
+    const MAX_REDUCING_INSTS: usize = 48;
     /// The least profitable number of instructions without reductions. Out-of-order execution overlaps the steps of
     /// shorter bodies anyway.
-    const LEAST: usize = 40;
+    const MIN_INSTS: usize = 40;
     /// Larger bodies are rare, and slow to compile.
-    const MOST: usize = 1024;
+    const MAX_INSTS: usize = 1024;
     let count = kernel.insts.len();
     let reductions = kernel.insts.iter().filter(|it| matches!(it, Inst::Reduce(..))).count();
     let copies = match reductions {
-        0 if calls != Calls::Any && (LEAST..=MOST).contains(&count) => alternating(target),
+        0 if tuning != Tuning::General && (MIN_INSTS..=MAX_INSTS).contains(&count) => alternating(target),
         1.. if kernel.seq > 0
-            && reductions <= reduction::register_accumulators(target) / MOST_COPIES
-            && count <= MOST_REDUCING =>
+            && reductions <= reduction::register_accumulators(target) / MAX_COPIES
+            && count <= MAX_REDUCING_INSTS =>
         {
-            MOST_COPIES
+            MAX_COPIES
         }
         _ => return None,
     };
@@ -81,7 +81,7 @@ fn run(mut select: Select<'_>) -> Result<Program, Unsupported> {
 }
 
 /// The largest number of adjacent vectors in a strip.
-const MOST_COPIES: usize = 4;
+const MAX_COPIES: usize = 4;
 
 /// Returns how many copies of the body are interleaved. Their values fit the registers.
 const fn alternating(target: Target) -> usize {
@@ -110,7 +110,7 @@ struct Select<'k> {
 
 impl<'k> Select<'k> {
     fn new(kernel: &'k Kernel, target: Target, order: ReductionOrder, copies: usize) -> Self {
-        let positions = Positions::of(kernel);
+        let positions = Positions::new(kernel);
         let widest = if positions.has_wide(kernel) { 8 } else { 4 };
         let program = Program {
             lanes: target.vector_bytes() / widest,
@@ -126,7 +126,7 @@ impl<'k> Select<'k> {
             in_slices: false,
             program,
             positions,
-            exponentials: if target == Target::Avx512 { Exponentials::of(kernel) } else { Exponentials::default() },
+            exponentials: if target == Target::Avx512 { Exponentials::new(kernel) } else { Exponentials::default() },
             values: vec![vec![None; kernel.insts.len()]; copies],
             copy: 0,
             constants: FxHashMap::default(),
@@ -164,16 +164,17 @@ impl<'k> Select<'k> {
             return self.blocked_stage(range, &reductions, slices);
         }
         let mut span = Span::All;
-        if let Some(parts) = self.whole_turns(range.clone(), &reductions[0]) {
+        if let Some(parts) = self.whole_rounds(range.clone(), &reductions[0]) {
             // A loop over whole rounds of the accumulators, in registers, precedes the loop over the remaining lanes.
-            let held: Vec<Vec<Reduction>> =
-                (0..parts).map(|part| reductions[0].iter().map(|it| self.hold_part(it, part)).collect()).collect();
+            let loaded: Vec<Vec<Reduction>> = (0..parts)
+                .map(|part| reductions[0].iter().map(|it| self.load_accumulator(it, part)).collect())
+                .collect();
             self.close(When::Once);
-            self.copies(0, range.clone(), held.iter().map(Vec::as_slice))?;
+            self.copies(0, range.clone(), loaded.iter().map(Vec::as_slice))?;
             self.close(When::Loop(Span::Whole(parts)));
-            for (part, held) in held.iter().enumerate() {
-                for (reduction, held) in reductions[0].iter().zip(held) {
-                    self.put_back_part(reduction, part, held)?;
+            for (part, loaded) in loaded.iter().enumerate() {
+                for (reduction, loaded) in reductions[0].iter().zip(loaded) {
+                    self.store_accumulator(reduction, part, loaded)?;
                 }
             }
             span = Span::Rest(parts);
@@ -260,18 +261,18 @@ impl<'k> Select<'k> {
 
     /// Returns the number of accumulator vectors of each reduction. `None` if there is only one, or if the lanes cannot
     /// be processed in runs of that many vectors.
-    fn whole_turns(&self, range: Range<usize>, reductions: &[Reduction]) -> Option<usize> {
+    fn whole_rounds(&self, range: Range<usize>, reductions: &[Reduction]) -> Option<usize> {
         // If the order does not matter, several accumulation chains hide the latency of a single one.
         let takes_any = |it: &Reduction| it.is_in_register() && !it.ordered;
         let parts = match reductions.iter().find(|it| !takes_any(it)) {
-            Some(it) => self.accumulator_parts(it)?,
+            Some(it) => self.accumulator_vectors(it)?,
             None if reductions.is_empty() || self.kernel.lanes != LaneAxis::Reduced => return None,
-            None => MOST_COPIES,
+            None => MAX_COPIES,
         };
         // With more reduced loops, the remainder of a row precedes the next row.
         let fits = parts > 1
             && self.kernel.seq == 0
-            && reductions.iter().all(|it| takes_any(it) || self.accumulator_parts(it) == Some(parts))
+            && reductions.iter().all(|it| takes_any(it) || self.accumulator_vectors(it) == Some(parts))
             && reductions.len() * parts <= reduction::register_accumulators(self.target)
             && self.takes_runs(range);
         fits.then_some(parts)
@@ -364,7 +365,7 @@ impl Select<'_> {
 
     /// Allocates a register for lanes of `size` bytes.
     fn vector(&mut self, size: usize) -> VReg {
-        self.reg(Width::of_bytes(self.program.lanes * size))
+        self.reg(Width::from_bytes(self.program.lanes * size))
     }
 
     /// Allocates an AVX-512 mask register.
@@ -427,36 +428,36 @@ impl Select<'_> {
     }
 
     /// Pushes an instruction with one operand, whose result has lanes of `size` bytes.
-    fn op1(&mut self, row: Row, size: usize, a: VReg) -> VReg {
+    fn op1(&mut self, opcode: Opcode, size: usize, a: VReg) -> VReg {
         let dst = self.vector(size);
-        self.machine(Machine::new(row), dst, &[a])
+        self.machine(Machine::new(opcode), dst, &[a])
     }
 
     /// Pushes an instruction with one operand and an immediate, whose result has lanes of `size` bytes.
-    fn op1_imm(&mut self, row: Row, size: usize, a: VReg, imm: u8) -> VReg {
+    fn op1_imm(&mut self, opcode: Opcode, size: usize, a: VReg, imm: u8) -> VReg {
         let dst = self.vector(size);
-        self.machine(Machine::new(row).imm(imm), dst, &[a])
+        self.machine(Machine::new(opcode).imm(imm), dst, &[a])
     }
 
     /// Pushes an instruction with two operands, whose result has the width of the first.
-    fn op2(&mut self, row: Row, a: VReg, b: VReg) -> VReg {
+    fn op2(&mut self, opcode: Opcode, a: VReg, b: VReg) -> VReg {
         let dst = self.reg(self.program.info(a).width);
-        self.machine(Machine::new(row).fold(), dst, &[a, b])
+        self.machine(Machine::new(opcode).fold(), dst, &[a, b])
     }
 
     /// Pushes a commutative instruction. A constant becomes the last operand, which can be folded.
-    fn op2_commutative(&mut self, row: Row, a: VReg, b: VReg) -> VReg {
-        if self.is_constant(a) && !self.is_constant(b) { self.op2(row, b, a) } else { self.op2(row, a, b) }
+    fn op2_commutative(&mut self, opcode: Opcode, a: VReg, b: VReg) -> VReg {
+        if self.is_constant(a) && !self.is_constant(b) { self.op2(opcode, b, a) } else { self.op2(opcode, a, b) }
     }
 
     /// Pushes an instruction on masks.
-    fn mask_op(&mut self, row: Row, srcs: &[VReg]) -> VReg {
+    fn mask_op(&mut self, opcode: Opcode, srcs: &[VReg]) -> VReg {
         let dst = self.mask();
-        self.machine(Machine::new(row), dst, srcs)
+        self.machine(Machine::new(opcode), dst, srcs)
     }
 
-    /// Returns the row for lanes of `size` bytes.
-    fn sized(size: usize, d: Row, q: Row) -> Row {
+    /// Returns the opcode for lanes of `size` bytes.
+    fn sized(size: usize, d: Opcode, q: Opcode) -> Opcode {
         if size == 8 { q } else { d }
     }
 }

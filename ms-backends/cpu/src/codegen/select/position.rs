@@ -1,6 +1,6 @@
 //! Analyses the positions of indexed buffers: which are uniform across lanes, and which need no vector.
 
-use super::super::rows;
+use super::super::opcodes;
 use super::super::vinst::{Op, VReg};
 use super::Select;
 use ms_core::ir::{Compare, Inst, Kernel, ParamId, StrideClass, Val};
@@ -17,7 +17,7 @@ pub struct Positions {
 
 impl Positions {
     /// Analyses a kernel.
-    pub fn of(kernel: &Kernel) -> Self {
+    pub fn new(kernel: &Kernel) -> Self {
         let count = kernel.insts.len();
         if !kernel.insts.iter().any(|it| matches!(it, Inst::Gather(..))) {
             return Self { uniform: vec![false; count], element: vec![None; count] };
@@ -114,7 +114,7 @@ impl Select<'_> {
         self.push(Op::AxisStride(param), Some(stride), &[]);
         self.push(Op::AxisExtent(param), Some(extent), &[]);
         let negative = self.compare(Compare::Lt, DType::I64, position, zero);
-        let from_end = self.op2(rows::ADD_Q, position, extent);
+        let from_end = self.op2(opcodes::ADD_Q, position, extent);
         let counted = self.select(DType::I64, negative, from_end, position);
         let inside = self.compare(Compare::Lt, DType::U64, counted, extent);
         let offset = self.multiply_int(counted, stride);
@@ -126,6 +126,6 @@ impl Select<'_> {
 
     /// Computes the low halves of 64-bit integer products.
     fn multiply_int(&mut self, a: VReg, b: VReg) -> VReg {
-        if self.avx512() { self.op2(rows::MULL_Q, a, b) } else { self.multiply_q(a, b) }
+        if self.avx512() { self.op2(opcodes::MULL_Q, a, b) } else { self.multiply_q(a, b) }
     }
 }

@@ -1,7 +1,7 @@
 //! Selects instructions for reductions: accumulators, their steps, and the final tree.
 
 use super::super::Unsupported;
-use super::super::rows;
+use super::super::opcodes;
 use super::super::target::{Target, Width};
 use super::super::vinst::{AccArray, AccId, Machine, Op, Tie, VReg, View};
 use super::Select;
@@ -23,7 +23,7 @@ pub struct Reduction {
     pub ordered: bool,
     /// The initial value of the accumulators.
     pub identity: VReg,
-    place: Accumulators,
+    accumulators: Accumulators,
 }
 
 impl Reduction {
@@ -34,17 +34,17 @@ impl Reduction {
 
     /// Returns whether both use the same accumulators. If so, their steps must not be interleaved.
     pub fn shares_accumulators(&self, other: &Self) -> bool {
-        self.place == other.place
+        self.accumulators == other.accumulators
     }
 
     /// Returns whether the accumulators are in one register.
     pub fn is_in_register(&self) -> bool {
-        matches!(self.place, Accumulators::Register(_))
+        matches!(self.accumulators, Accumulators::Register(_))
     }
 
     /// Returns the reduction with its accumulators in register `acc`.
     pub fn in_register(&self, acc: VReg) -> Self {
-        Self { place: Accumulators::Register(acc), ..*self }
+        Self { accumulators: Accumulators::Register(acc), ..*self }
     }
 }
 
@@ -55,9 +55,9 @@ enum Accumulators {
     /// An array on the stack. Each step uses the next vector, in round-robin order.
     Array(AccId),
     /// A vector of such an array.
-    Part(AccId, u8),
+    Vector(AccId, u8),
     /// An array on the stack with one accumulator for each lane.
-    Whole(AccId),
+    PerLane(AccId),
 }
 
 impl Select<'_> {
@@ -97,9 +97,9 @@ impl Select<'_> {
         let in_registers = reductions <= register_accumulators(self.target);
         let one_by_one = self.program.one_lane && reduced && !any_times;
         let identity = self.constant(identity, ty.size());
-        let place = if in_registers && count == self.program.lanes && !one_by_one {
+        let accumulators = if in_registers && count == self.program.lanes && !one_by_one {
             let acc = self.vector(ty.size());
-            self.machine(Machine::new(rows::MOVE), acc, &[identity]);
+            self.machine(Machine::new(opcodes::MOVE), acc, &[identity]);
             self.program.accumulators.push(acc);
             Accumulators::Register(acc)
         } else {
@@ -108,60 +108,65 @@ impl Select<'_> {
             for part in 0..if starts { count / self.program.lanes } else { 0 } {
                 self.push(Op::AccWrite(id, part as u8), None, &[identity]);
             }
-            if reduced && !any_times { Accumulators::Array(id) } else { Accumulators::Whole(id) }
+            if reduced && !any_times { Accumulators::Array(id) } else { Accumulators::PerLane(id) }
         };
-        Ok(Reduction { at, op, ty, truth, ordered, identity, place })
+        Ok(Reduction { at, op, ty, truth, ordered, identity, accumulators })
     }
 
     /// Returns the number of accumulator vectors on the stack, if they are used in round-robin order.
-    pub fn accumulator_parts(&self, reduction: &Reduction) -> Option<usize> {
-        match reduction.place {
+    pub fn accumulator_vectors(&self, reduction: &Reduction) -> Option<usize> {
+        match reduction.accumulators {
             Accumulators::Array(id) => Some(self.program.arrays[id.0 as usize].count / self.program.lanes),
             _ => None,
         }
     }
 
     /// Returns the reduction with accumulator vector `part` in a register.
-    pub fn hold_part(&mut self, reduction: &Reduction, part: usize) -> Reduction {
-        match reduction.place {
+    pub fn load_accumulator(&mut self, reduction: &Reduction, part: usize) -> Reduction {
+        match reduction.accumulators {
             Accumulators::Array(id) => {
                 let acc = self.vector(reduction.size());
                 self.push(Op::AccRead(id, part as u8), Some(acc), &[]);
                 self.program.accumulators.push(acc);
                 reduction.in_register(acc)
             }
-            Accumulators::Register(_) if part > 0 && !reduction.ordered => self.held(reduction),
+            Accumulators::Register(_) if part > 0 && !reduction.ordered => self.fresh_accumulator(reduction),
             _ => *reduction,
         }
     }
 
     /// Returns the reduction with a new register of accumulators, set to the identity.
-    pub fn held(&mut self, reduction: &Reduction) -> Reduction {
+    pub fn fresh_accumulator(&mut self, reduction: &Reduction) -> Reduction {
         let acc = self.vector(reduction.size());
-        self.machine(Machine::new(rows::MOVE), acc, &[reduction.identity]);
+        self.machine(Machine::new(opcodes::MOVE), acc, &[reduction.identity]);
         self.program.accumulators.push(acc);
         reduction.in_register(acc)
     }
 
     /// Returns the reduction with the accumulators of step `part` of a round.
-    pub fn static_part(&self, reduction: &Reduction, part: usize) -> Reduction {
-        match (reduction.place, self.accumulator_parts(reduction)) {
+    pub fn static_accumulator(&self, reduction: &Reduction, part: usize) -> Reduction {
+        match (reduction.accumulators, self.accumulator_vectors(reduction)) {
             (Accumulators::Array(id), Some(parts)) => {
-                Reduction { place: Accumulators::Part(id, (part % parts) as u8), ..*reduction }
+                Reduction { accumulators: Accumulators::Vector(id, (part % parts) as u8), ..*reduction }
             }
             _ => *reduction,
         }
     }
 
     /// Writes accumulator vector `part` back to the stack, or combines it with the others if these are in a register.
-    pub fn put_back_part(&mut self, reduction: &Reduction, part: usize, held: &Reduction) -> Result<(), Unsupported> {
-        match (reduction.place, held.place) {
+    pub fn store_accumulator(
+        &mut self,
+        reduction: &Reduction,
+        part: usize,
+        loaded: &Reduction,
+    ) -> Result<(), Unsupported> {
+        match (reduction.accumulators, loaded.accumulators) {
             (Accumulators::Array(id), Accumulators::Register(acc)) => {
                 self.push(Op::AccWrite(id, part as u8), None, &[acc]);
             }
             (Accumulators::Register(acc), Accumulators::Register(other)) if acc != other => {
                 let both = self.binary(reduction.op, reduction.ty, acc, other)?;
-                self.machine(Machine::new(rows::MOVE), acc, &[both]);
+                self.machine(Machine::new(opcodes::MOVE), acc, &[both]);
             }
             _ => {}
         }
@@ -170,11 +175,11 @@ impl Select<'_> {
 
     /// Resets the accumulators to the identity.
     pub fn restart_reduction(&mut self, reduction: &Reduction) {
-        match reduction.place {
+        match reduction.accumulators {
             Accumulators::Register(acc) => {
-                self.machine(Machine::new(rows::MOVE), acc, &[reduction.identity]);
+                self.machine(Machine::new(opcodes::MOVE), acc, &[reduction.identity]);
             }
-            Accumulators::Array(id) | Accumulators::Part(id, _) | Accumulators::Whole(id) => {
+            Accumulators::Array(id) | Accumulators::Vector(id, _) | Accumulators::PerLane(id) => {
                 for part in 0..self.program.arrays[id.0 as usize].count / self.program.lanes {
                     self.push(Op::AccWrite(id, part as u8), None, &[reduction.identity]);
                 }
@@ -184,30 +189,35 @@ impl Select<'_> {
 
     /// Sets the accumulators of parallel lanes to `value`.
     pub fn set_reduction(&mut self, reduction: &Reduction, value: VReg) {
-        match reduction.place {
+        match reduction.accumulators {
             Accumulators::Register(acc) => {
-                self.machine(Machine::new(rows::MOVE), acc, &[value]);
+                self.machine(Machine::new(opcodes::MOVE), acc, &[value]);
             }
-            Accumulators::Array(id) | Accumulators::Part(id, _) | Accumulators::Whole(id) => {
+            Accumulators::Array(id) | Accumulators::Vector(id, _) | Accumulators::PerLane(id) => {
                 self.push(Op::AccWrite(id, 0), None, &[value]);
             }
         }
     }
 
     /// Combines the accumulators in a register with vector `part` on the stack.
-    pub fn take_part(&mut self, reduction: &Reduction, held: &Reduction, part: usize) -> Result<(), Unsupported> {
-        if let (Accumulators::Array(id), Accumulators::Register(acc)) = (reduction.place, held.place) {
+    pub fn combine_stored(
+        &mut self,
+        reduction: &Reduction,
+        loaded: &Reduction,
+        part: usize,
+    ) -> Result<(), Unsupported> {
+        if let (Accumulators::Array(id), Accumulators::Register(acc)) = (reduction.accumulators, loaded.accumulators) {
             let other = self.vector(reduction.size());
             self.push(Op::AccRead(id, part as u8), Some(other), &[]);
             let sum = self.binary(reduction.op, reduction.ty, acc, other)?;
-            self.machine(Machine::new(rows::MOVE), acc, &[sum]);
+            self.machine(Machine::new(opcodes::MOVE), acc, &[sum]);
         }
         Ok(())
     }
 
     /// Reduces accumulators in registers to the result of a row.
     pub fn end_slice(&mut self, parts: &[Reduction]) -> Result<VReg, Unsupported> {
-        let registers = parts.iter().filter_map(|it| match it.place {
+        let registers = parts.iter().filter_map(|it| match it.accumulators {
             Accumulators::Register(acc) => Some(acc),
             _ => None,
         });
@@ -233,8 +243,8 @@ impl Select<'_> {
 
     /// Accumulates `value` in the lanes' accumulators.
     pub fn accumulate(&mut self, reduction: &Reduction, value: VReg) -> Result<(), Unsupported> {
-        let value = if reduction.truth && self.avx512() { self.op1(rows::M2D, 4, value) } else { value };
-        match reduction.place {
+        let value = if reduction.truth && self.avx512() { self.op1(opcodes::M2D, 4, value) } else { value };
+        match reduction.accumulators {
             Accumulators::Register(acc) => {
                 let sum = self.binary(reduction.op, reduction.ty, acc, value)?;
                 self.retarget(reduction.ty.size(), sum, acc);
@@ -245,19 +255,19 @@ impl Select<'_> {
                 let sum = self.binary(reduction.op, reduction.ty, acc, value)?;
                 self.push(Op::AccStore(id), None, &[sum]);
             }
-            Accumulators::Part(id, part) => {
+            Accumulators::Vector(id, part) => {
                 let acc = self.vector(reduction.ty.size());
                 self.push(Op::AccRead(id, part), Some(acc), &[]);
                 let sum = self.binary(reduction.op, reduction.ty, acc, value)?;
-                let kept = self.kept(reduction, acc, sum);
-                self.push(Op::AccWrite(id, part), None, &[kept]);
+                let merged = self.merge_tail(reduction, acc, sum);
+                self.push(Op::AccWrite(id, part), None, &[merged]);
             }
-            Accumulators::Whole(id) => {
+            Accumulators::PerLane(id) => {
                 let acc = self.vector(reduction.ty.size());
                 self.push(Op::AccRead(id, 0), Some(acc), &[]);
                 let sum = self.binary(reduction.op, reduction.ty, acc, value)?;
-                let kept = self.kept(reduction, acc, sum);
-                self.push(Op::AccWrite(id, 0), None, &[kept]);
+                let merged = self.merge_tail(reduction, acc, sum);
+                self.push(Op::AccWrite(id, 0), None, &[merged]);
             }
         }
         Ok(())
@@ -265,13 +275,13 @@ impl Select<'_> {
 
     /// Returns the new contents of the stack accumulators `acc`: `sum` in active lanes, and the old value in lanes past
     /// the end.
-    fn kept(&mut self, reduction: &Reduction, acc: VReg, sum: VReg) -> VReg {
+    fn merge_tail(&mut self, reduction: &Reduction, acc: VReg, sum: VReg) -> VReg {
         if !self.avx512() || self.kernel.lanes != LaneAxis::Reduced {
             return sum;
         }
-        let kept = self.reg(self.program.info(acc).width);
-        let row = Self::sized(reduction.size(), rows::MOVE, rows::MOVE_Q);
-        self.machine(Machine::new(row).tie(Tie::First).merge(), kept, &[acc, sum])
+        let merged = self.reg(self.program.info(acc).width);
+        let opcode = Self::sized(reduction.size(), opcodes::MOVE, opcodes::MOVE_Q);
+        self.machine(Machine::new(opcode).tie(Tie::First).merge(), merged, &[acc, sum])
     }
 
     /// Redirects the result of the last instruction from `sum` to `acc`, merging in a tail.
@@ -285,20 +295,20 @@ impl Select<'_> {
             last.dst = Some(acc);
             *machine = machine.merge();
         } else {
-            let row = Self::sized(size, rows::MOVE, rows::MOVE_Q);
-            self.machine(Machine::new(row).merge(), acc, &[sum]);
+            let opcode = Self::sized(size, opcodes::MOVE, opcodes::MOVE_Q);
+            self.machine(Machine::new(opcode).merge(), acc, &[sum]);
         }
     }
 
     /// Reduces the accumulators to the result.
     pub fn end_reduction(&mut self, reduction: &Reduction) -> Result<VReg, Unsupported> {
         let size = reduction.ty.size();
-        let all = match reduction.place {
+        let all = match reduction.accumulators {
             Accumulators::Register(acc) => {
                 let dst = self.vector(size);
-                self.machine(Machine::new(rows::MOVE), dst, &[acc])
+                self.machine(Machine::new(opcodes::MOVE), dst, &[acc])
             }
-            Accumulators::Array(id) | Accumulators::Whole(id) | Accumulators::Part(id, _) => {
+            Accumulators::Array(id) | Accumulators::PerLane(id) | Accumulators::Vector(id, _) => {
                 let parts = self.program.arrays[id.0 as usize].count / self.program.lanes;
                 let read = |it: &mut Self, part: usize| {
                     let dst = it.vector(size);
@@ -319,7 +329,7 @@ impl Select<'_> {
             }
         };
         let one = if self.kernel.lanes == LaneAxis::Reduced { self.reduce_lanes(reduction, all)? } else { all };
-        Ok(if reduction.truth && self.avx512() { self.mask_op(rows::D2M, &[one]) } else { one })
+        Ok(if reduction.truth && self.avx512() { self.mask_op(opcodes::D2M, &[one]) } else { one })
     }
 
     /// Reduces the lanes pairwise. The result is broadcast to every lane.
@@ -330,18 +340,18 @@ impl Select<'_> {
         while bytes >= size {
             let dst = self.reg(width);
             let high = match (bytes, width) {
-                (32, _) => self.machine(Machine::new(rows::SHUFFLE_ZMM_128).imm(0x0e), dst, &[all, all]),
-                (16, Width::Zmm) => self.machine(Machine::new(rows::SHUFFLE_ZMM_128).imm(0x01), dst, &[all, all]),
-                (16, _) => self.machine(Machine::new(rows::PERMUTE_YMM_Q).imm(0x0e), dst, &[all]),
-                (8, _) => self.machine(Machine::new(rows::SHUFFLE_D).imm(0x0e), dst, &[all]),
-                _ => self.machine(Machine::new(rows::SHUFFLE_D).imm(0x01), dst, &[all]),
+                (32, _) => self.machine(Machine::new(opcodes::SHUFFLE_ZMM_128).imm(0x0e), dst, &[all, all]),
+                (16, Width::Zmm) => self.machine(Machine::new(opcodes::SHUFFLE_ZMM_128).imm(0x01), dst, &[all, all]),
+                (16, _) => self.machine(Machine::new(opcodes::PERMUTE_YMM_Q).imm(0x0e), dst, &[all]),
+                (8, _) => self.machine(Machine::new(opcodes::SHUFFLE_D).imm(0x0e), dst, &[all]),
+                _ => self.machine(Machine::new(opcodes::SHUFFLE_D).imm(0x01), dst, &[all]),
             };
             all = self.binary(reduction.op, reduction.ty, all, high)?;
             bytes /= 2;
         }
         let dst = self.reg(width);
-        let row = Self::sized(size, rows::SPLAT_D, rows::SPLAT_Q);
-        Ok(self.machine(Machine::new(row).view(View::LowSources), dst, &[all]))
+        let opcode = Self::sized(size, opcodes::SPLAT_D, opcodes::SPLAT_Q);
+        Ok(self.machine(Machine::new(opcode).view(View::LowSources), dst, &[all]))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Selects loop stages: their carries and the carries' next values.
 
 use super::super::Unsupported;
-use super::super::rows;
+use super::super::opcodes;
 use super::super::vinst::{AccArray, AccId, Machine, Op, VReg, When};
 use super::Select;
 use super::reduction::register_accumulators;
@@ -11,7 +11,7 @@ use std::ops::Range;
 
 /// The location of a carry.
 #[derive(Clone, Copy)]
-enum Place {
+enum CarryLocation {
     Register(VReg),
     /// On the stack.
     Stack(AccId),
@@ -22,7 +22,7 @@ enum Place {
 struct Carry {
     /// The index of the instruction.
     at: usize,
-    place: Place,
+    location: CarryLocation,
     /// The size of a lane in bytes.
     size: usize,
 }
@@ -49,10 +49,11 @@ impl Select<'_> {
             let value = self.in_vector(carry.at, value);
             // Carries are assigned in parallel: a next value that is another carry's register is copied before it is
             // overwritten.
-            let is_other = |it: &Carry| it.at != carry.at && matches!(it.place, Place::Register(reg) if reg == value);
+            let is_other =
+                |it: &Carry| it.at != carry.at && matches!(it.location, CarryLocation::Register(reg) if reg == value);
             next.push(if carries.iter().any(is_other) {
                 let copy = self.reg(self.program.info(value).width);
-                self.machine(Machine::new(rows::MOVE), copy, &[value])
+                self.machine(Machine::new(opcodes::MOVE), copy, &[value])
             } else {
                 value
             });
@@ -71,47 +72,47 @@ impl Select<'_> {
             DType::Bool if self.avx512() => 4,
             dtype => self.size(dtype),
         };
-        let place = if before < register_accumulators(self.target) {
+        let location = if before < register_accumulators(self.target) {
             let register = self.vector(size);
             self.program.accumulators.push(register);
-            Place::Register(register)
+            CarryLocation::Register(register)
         } else {
             let id = AccId(self.program.arrays.len() as u32);
             self.program.arrays.push(AccArray { count: self.program.lanes, size });
-            Place::Stack(id)
+            CarryLocation::Stack(id)
         };
-        Carry { at, place, size }
+        Carry { at, location, size }
     }
 
     /// Returns the lanes of a value in a vector register. It has the dtype of carry `at`.
     fn in_vector(&mut self, at: usize, value: Val) -> VReg {
         let value = self.value(value);
         let is_mask = self.kernel.types[at] == DType::Bool && self.avx512();
-        if is_mask { self.op1(rows::M2D, 4, value) } else { value }
+        if is_mask { self.op1(opcodes::M2D, 4, value) } else { value }
     }
 
     fn assign_carry(&mut self, carry: Carry, value: VReg) {
-        match carry.place {
-            Place::Register(register) if register == value => {}
-            Place::Register(register) => {
-                self.machine(Machine::new(rows::MOVE), register, &[value]);
+        match carry.location {
+            CarryLocation::Register(register) if register == value => {}
+            CarryLocation::Register(register) => {
+                self.machine(Machine::new(opcodes::MOVE), register, &[value]);
             }
-            Place::Stack(id) => self.push(Op::AccWrite(id, 0), None, &[value]),
+            CarryLocation::Stack(id) => self.push(Op::AccWrite(id, 0), None, &[value]),
         }
     }
 
     /// Defines the value of a carry's instruction as the current value of the carry.
     fn read_carry(&mut self, carry: Carry) {
-        let vector = match carry.place {
-            Place::Register(register) => register,
-            Place::Stack(id) => {
+        let vector = match carry.location {
+            CarryLocation::Register(register) => register,
+            CarryLocation::Stack(id) => {
                 let vector = self.vector(carry.size);
                 self.push(Op::AccRead(id, 0), Some(vector), &[]);
                 vector
             }
         };
         let is_mask = self.kernel.types[carry.at] == DType::Bool && self.avx512();
-        let value = if is_mask { self.mask_op(rows::D2M, &[vector]) } else { vector };
+        let value = if is_mask { self.mask_op(opcodes::D2M, &[vector]) } else { vector };
         self.values[0][carry.at] = Some(value);
     }
 }

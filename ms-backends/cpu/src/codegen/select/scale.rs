@@ -32,7 +32,7 @@ pub struct Exponentials {
 
 impl Exponentials {
     /// Finds the exponentials of a kernel.
-    pub fn of(kernel: &Kernel) -> Self {
+    pub fn new(kernel: &Kernel) -> Self {
         let inst = |it: Val| kernel.insts[it.0 as usize];
         let found = |at: usize| match kernel.insts[at] {
             // A formula ends in two products. Most kernels have none, which skips the comparison.
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(Formula::all().len(), 4, "each is what lowering expands an exponential to");
         for formula in Formula::all() {
             let kernel = &formula.kernel;
-            let found = Exponentials::of(kernel);
+            let found = Exponentials::new(kernel);
             let at: Vec<usize> = (0..kernel.insts.len()).filter(|&it| found.scaled(it).is_some()).collect();
             assert_eq!(at, [formula.result.0 as usize], "{kernel}");
             assert!((0..kernel.insts.len()).filter(|&it| found.is_unused(it)).count() >= 3, "{kernel}");
@@ -202,7 +202,7 @@ mod tests {
     fn limits_are_left_out() {
         for formula in Formula::all() {
             let limit = formula.scaled.limited.0;
-            let is_left_out = |kernel: &Kernel| Exponentials::of(kernel).unlimited(limit.0 as usize).is_some();
+            let is_left_out = |kernel: &Kernel| Exponentials::new(kernel).unlimited(limit.0 as usize).is_some();
             assert!(is_left_out(&formula.kernel), "{}", formula.kernel);
             let mut other = formula.kernel.clone();
             let sum = Inst::Binary(BinaryOp::Add, formula.result, limit);
@@ -224,7 +224,7 @@ mod tests {
                 let mut other = kernel.clone();
                 let Inst::Const(bits) = &mut other.insts[at] else { continue };
                 *bits += 1;
-                let found = Exponentials::of(&other);
+                let found = Exponentials::new(&other);
                 assert!((0..other.insts.len()).all(|it| found.scaled(it).is_none()), "{other}");
             }
         }

@@ -1,6 +1,6 @@
 //! Runs a kernel on random buffers, interpreted and compiled, and compares all their bytes.
 
-use super::super::{Calls, Unsupported, compile_for};
+use super::super::{Tuning, Unsupported, compile_for};
 use crate::code::{CodeMemory, Compiled};
 use crate::interp::Interpreted;
 use crate::isa::Isa;
@@ -25,19 +25,19 @@ pub fn mapped(kernel: &Kernel, isa: Isa, bytes: &[u8]) -> Option<Compiled> {
 /// cannot run is compiled only.
 #[track_caller]
 pub fn check(what: &str, kernel: &Kernel, isa: Isa, sizes: &[Vec<usize>]) -> Result<usize, Unsupported> {
-    check_for(what, kernel, isa, Calls::Any, sizes)
+    check_for(what, kernel, isa, Tuning::General, sizes)
 }
 
-/// Runs [`check`] with code tuned for `calls`.
+/// Runs [`check`] with code of a `tuning`.
 #[track_caller]
 pub fn check_for(
     what: &str,
     kernel: &Kernel,
     isa: Isa,
-    calls: Calls,
+    tuning: Tuning,
     sizes: &[Vec<usize>],
 ) -> Result<usize, Unsupported> {
-    let code = compile_for(kernel, isa, calls)?;
+    let code = compile_for(kernel, isa, tuning)?;
     let Some(compiled) = mapped(kernel, isa, &code.bytes) else { return Ok(code.spills) };
     for extents in sizes {
         let mut random = Random::Seed(extents.iter().sum::<usize>() as u64);

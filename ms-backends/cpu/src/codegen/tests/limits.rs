@@ -1,6 +1,6 @@
 //! Tests large kernels and limits of compile time.
 
-use super::super::{Calls, compile};
+use super::super::{Tuning, compile};
 use super::harness::{TARGETS, check, check_for};
 use crate::isa::Isa;
 use ms_core::ir::{BinaryOp, Kernel, KernelBuilder, LaneAxis, Role, Scope, StrideClass, Val};
@@ -43,7 +43,7 @@ fn bodies_of_every_length() {
     let sizes: Vec<Vec<usize>> = [1, 7, 8, 15, 16, 17, 31, 32, 33, 47, 64, 65, 127, 200].map(|it| vec![it]).into();
     let both = |what: &str, kernel: &Kernel, isa: Isa| {
         check(what, kernel, isa, &sizes).expect("nothing unusual");
-        let long = check_for(what, kernel, isa, Calls::Long, &sizes);
+        let long = check_for(what, kernel, isa, Tuning::Unrolled, &sizes);
         assert_eq!(
             long.is_ok(),
             (40..=1024).contains(&kernel.insts.len()),

@@ -11,14 +11,14 @@ use ms_core::tensor::{Array, DType, Element, Scalar};
 /// A dtype of accumulators.
 trait Float: Element + std::fmt::Debug {
     const ACCUMULATORS: [usize; 2];
-    fn of(value: f64) -> Self;
+    fn from_f64(value: f64) -> Self;
     fn add(self, other: Self) -> Self;
     fn mul(self, other: Self) -> Self;
 }
 
 impl Float for f32 {
     const ACCUMULATORS: [usize; 2] = [16, 128];
-    fn of(value: f64) -> Self {
+    fn from_f64(value: f64) -> Self {
         value as f32
     }
     fn add(self, other: Self) -> Self {
@@ -31,7 +31,7 @@ impl Float for f32 {
 
 impl Float for f64 {
     const ACCUMULATORS: [usize; 2] = [8, 64];
-    fn of(value: f64) -> Self {
+    fn from_f64(value: f64) -> Self {
         value
     }
     fn add(self, other: Self) -> Self {
@@ -49,7 +49,7 @@ struct Tree<T> {
 }
 
 impl<T: Float> Tree<T> {
-    fn of(reducer: Reducer) -> Self {
+    fn new(reducer: Reducer) -> Self {
         if reducer == Reducer::Sum {
             Self { start: 0.0, combine: T::add }
         } else {
@@ -59,7 +59,7 @@ impl<T: Float> Tree<T> {
 
     /// Accumulates elements in round-robin order and reduces the accumulators pairwise.
     fn halves(&self, count: usize, elements: impl Iterator<Item = (usize, T)>) -> T {
-        let mut accumulators = vec![T::of(self.start); count];
+        let mut accumulators = vec![T::from_f64(self.start); count];
         for (at, element) in elements {
             accumulators[at % count] = (self.combine)(accumulators[at % count], element);
         }
@@ -81,7 +81,7 @@ impl<T: Float> Tree<T> {
         while groups.len() > 1 {
             groups = groups.chunks(2).map(|it| if let &[a, b] = it { (self.combine)(a, b) } else { it[0] }).collect();
         }
-        groups.first().copied().unwrap_or(T::of(self.start))
+        groups.first().copied().unwrap_or(T::from_f64(self.start))
     }
 
     /// Reduces rows of one length along the lanes.
@@ -109,7 +109,7 @@ impl<T: Float> Tree<T> {
 
     /// Reduces the steps of parallel lanes.
     fn steps(&self, order: ReductionOrder, steps: &[T]) -> T {
-        let block = |it: &[T]| it.iter().fold(T::of(self.start), |sum, &it| (self.combine)(sum, it));
+        let block = |it: &[T]| it.iter().fold(T::from_f64(self.start), |sum, &it| (self.combine)(sum, it));
         match order {
             ReductionOrder::Lanes => block(steps),
             ReductionOrder::Blocks => self.partials(steps.chunks(64).map(block)),
@@ -175,7 +175,7 @@ impl Case {
             .expect("the elements are readable")
             .scalars()
             .into_iter()
-            .map(|it| T::of(it.as_f64()))
+            .map(|it| T::from_f64(it.as_f64()))
             .collect();
         // The elements of each result are collected in the order of the reduced loops.
         let rows_of = |at: usize| -> Vec<Vec<T>> {
@@ -186,7 +186,7 @@ impl Case {
             let rows = wide[at * per_point..(at + 1) * per_point].chunks((parts * extent).max(1));
             rows.map(<[T]>::to_vec).collect()
         };
-        let tree = Tree::<T>::of(self.reducer);
+        let tree = Tree::<T>::new(self.reducer);
         let reduce = |rows: &[Vec<T>]| {
             if parallel { tree.steps(self.order, &rows[0]) } else { tree.rows(self.order, rows) }
         };
@@ -196,9 +196,10 @@ impl Case {
             let rows = rows_of(at);
             let largest = rows.iter().flatten().map(|&it| it.into()).fold(f64::NEG_INFINITY, f64::max);
             want[0].push(reduce(&rows));
-            want[1].push(T::of(largest));
+            want[1].push(T::from_f64(largest));
             // Both operands are exact in f64, so division there rounds like division in T.
-            let scaled = rows.iter().map(|row| row.iter().map(|&it| T::of(it.into() / largest)).collect::<Vec<T>>());
+            let scaled =
+                rows.iter().map(|row| row.iter().map(|&it| T::from_f64(it.into() / largest)).collect::<Vec<T>>());
             want[2].push(reduce(&scaled.collect::<Vec<_>>()));
         }
         let size = (self.dtype.size() * spread) as i64;
@@ -240,7 +241,7 @@ impl Case {
         }
     }
 
-    fn of(self) {
+    fn check_dtype(self) {
         if self.dtype == DType::F64 { self.check::<f64>() } else { self.check::<f32>() }
     }
 }
@@ -286,11 +287,11 @@ const REDUCTIONS: [(DType, Reducer, StrideClass); 7] = [
 /// Checks every reduction in both orders.
 fn check(lanes: LaneAxis, rows: usize, parts: Option<usize>, extent: usize) {
     for (dtype, reducer, step) in REDUCTIONS {
-        Case { order: ReductionOrder::Blocks, lanes, reducer, dtype, rows, parts, extent, step }.of();
+        Case { order: ReductionOrder::Blocks, lanes, reducer, dtype, rows, parts, extent, step }.check_dtype();
     }
     // With the order `Lanes`, rows in parts use different accumulators than the reference.
     for (dtype, reducer, step) in REDUCTIONS.into_iter().take(if parts.is_some() { 0 } else { 2 }) {
-        Case { order: ReductionOrder::Lanes, lanes, reducer, dtype, rows, parts, extent, step }.of();
+        Case { order: ReductionOrder::Lanes, lanes, reducer, dtype, rows, parts, extent, step }.check_dtype();
     }
 }
 
@@ -378,7 +379,8 @@ fn groups_of_blocks() {
     for (number, blocks) in blocks.into_iter().enumerate() {
         let (dtype, reducer, step) = REDUCTIONS[number % REDUCTIONS.len()];
         let case = |lanes, rows, extent| {
-            Case { order: ReductionOrder::Blocks, lanes, reducer, dtype, rows, parts: None, extent, step }.of();
+            Case { order: ReductionOrder::Blocks, lanes, reducer, dtype, rows, parts: None, extent, step }
+                .check_dtype();
         };
         case(LaneAxis::Parallel, blocks * 64 - number, 3);
         if number < 5 {
@@ -391,7 +393,7 @@ fn groups_of_blocks() {
 fn the_orders_differ() {
     let values: Vec<f32> =
         noise(100, Reducer::Sum, DType::F32).on_host().expect("the elements are readable").iter().collect();
-    let tree = Tree::<f32>::of(Reducer::Sum);
+    let tree = Tree::<f32>::new(Reducer::Sum);
     let bits = |order| {
         let rows = tree.rows(order, std::slice::from_ref(&values));
         [rows, tree.steps(order, &values)].map(f32::to_bits)

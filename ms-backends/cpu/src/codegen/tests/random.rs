@@ -1,6 +1,6 @@
 //! Tests random kernels.
 
-use super::super::Calls;
+use super::super::Tuning;
 use super::harness::{TARGETS, check, check_for};
 use crate::isa::Isa;
 use ms_core::ir::Kernel;
@@ -57,9 +57,9 @@ fn one_stage_or_loop(generate: fn(&mut Random<'_>, usize, bool) -> Kernel, seeds
                 .iter()
                 .map(|&(outer, lanes)| [vec![outer; kernel.par as usize], vec![lanes]].concat())
                 .collect();
-            for calls in [Calls::Long, Calls::Streaming] {
-                let what = format!("random kernel {seed} for {calls:?}");
-                special += usize::from(check_for(&what, &kernel, isa, calls, &sizes).is_ok());
+            for tuning in [Tuning::Unrolled, Tuning::Streaming] {
+                let what = format!("random kernel {seed} for {tuning:?}");
+                special += usize::from(check_for(&what, &kernel, isa, tuning, &sizes).is_ok());
             }
         }
     }

@@ -70,9 +70,9 @@ fn reduction(dtype: DType, reducer: Reducer, lanes: LaneAxis, seq: u8, step: Str
     });
     builder.end_stage(Scope::Loop);
     // The store wraps integers, so they are not widened first.
-    let kept = if dtype.is_int() { dtype } else { dtype.compute() };
-    let result = builder.cast(sum, kept);
-    let out = builder.param(kept, Role::Output, output_step(lanes));
+    let stored = if dtype.is_int() { dtype } else { dtype.compute() };
+    let result = builder.cast(sum, stored);
+    let out = builder.param(stored, Role::Output, output_step(lanes));
     builder.store(out, result);
     if let Some(count) = count {
         let out = builder.param(DType::I64, Role::Output, output_step(lanes));

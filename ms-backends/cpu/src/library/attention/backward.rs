@@ -4,7 +4,7 @@ use super::forward::GAP;
 use super::panels::{Packed, elements, multiply, pack_into};
 use super::rows::State;
 use super::{Attention, Matrices, QUERIES};
-use crate::product::{Matrix, Shared};
+use crate::gemm::{Matrix, Shared};
 use crate::threads;
 use ms_core::error::Result;
 use ms_core::tensor::{Array, DType};
@@ -45,11 +45,11 @@ impl Parts {
             return;
         }
         let to = Shared::new(out.as_mut_ptr());
-        threads::for_each(of.count(), self.room.numel() / 4, |place| {
+        threads::for_each(of.count(), self.room.numel() / 4, |matrix| {
             // SAFETY: each matrix has its own `len` elements of `out`.
-            let to = unsafe { from_raw_parts_mut(to.get().add(place * of.len), of.len) };
+            let to = unsafe { from_raw_parts_mut(to.get().add(matrix * of.len), of.len) };
             to.fill(0.0);
-            let products = (0..of.places.len()).filter(|&it| of.places[it] == place);
+            let products = (0..of.matrix_indices.len()).filter(|&it| of.matrix_indices[it] == matrix);
             for (product, part) in products.flat_map(|it| (0..self.count).map(move |part| (it, part))) {
                 // SAFETY: the part has `rows * width` elements, which nothing writes by this function's contract.
                 let from = unsafe { from_raw_parts(self.at(product, part), self.rows * self.width) };
@@ -92,7 +92,7 @@ impl Attention<'_> {
                 next = next.wrapping_add(len);
                 first
             });
-            let [k, v] = [self.k.places[product], self.v.places[product]];
+            let [k, v] = [self.k.matrix_indices[product], self.v.matrix_indices[product]];
             let (for_k, for_v) = (for_keys.at(product, part), for_values.at(product, part));
             // With a causal mask, the blocks of a task have different numbers of keys, which balances the tasks.
             for queries in (part..blocks).step_by(parts).map(|it| self.block(it)) {

@@ -3,7 +3,7 @@
 use super::panels::{Packed, multiply};
 use super::rows::State;
 use super::{Attention, QUERIES};
-use crate::product::{Matrix, Shared};
+use crate::gemm::{Matrix, Shared};
 use crate::threads;
 use ms_core::error::Result;
 use ms_core::tensor::{Array, DType};
@@ -37,7 +37,7 @@ impl Attention<'_> {
             let room = unsafe { Array::uninit(&[lens.iter().sum()], DType::F32)? };
             let scaled = room.device_ptr().cast::<f32>();
             let (scores, result) = (scaled.wrapping_add(lens[0]), scaled.wrapping_add(lens[0] + lens[1]));
-            let (keys, values) = (keys.of(self.k.places[product]), values.of(self.v.places[product]));
+            let (keys, values) = (keys.of(self.k.matrix_indices[product]), values.of(self.v.matrix_indices[product]));
             let mut state = State::<QUERIES>::new();
             // SAFETY: `room` has `lens` elements for the block's rows and for all columns of its micro-panels. Each
             // task has its own rows of the result.

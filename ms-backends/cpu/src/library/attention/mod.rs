@@ -14,8 +14,8 @@ mod tests;
 
 use super::elements;
 use super::index::written;
+use crate::gemm::{Accumulator, Tile};
 use crate::isa::Isa;
-use crate::product::{Tile, Wide};
 use ms_core::error::Result;
 use ms_core::ops::host::dense;
 use ms_core::ops::{BLOCKED_ATTENTION, BLOCKED_ATTENTION_GRAD, BlockedAttentionAttrs};
@@ -71,7 +71,7 @@ struct Matrices<'a> {
     /// The number of elements of a matrix.
     len: usize,
     /// The index of the matrix of each product.
-    places: Vec<usize>,
+    matrix_indices: Vec<usize>,
 }
 
 impl Matrices<'_> {
@@ -81,13 +81,13 @@ impl Matrices<'_> {
     }
 
     /// Returns the matrix with this index.
-    fn at(&self, place: usize) -> &[f32] {
-        &self.elements[place * self.len..][..self.len]
+    fn at(&self, matrix: usize) -> &[f32] {
+        &self.elements[matrix * self.len..][..self.len]
     }
 
     /// Returns the matrix of a product.
     fn of(&self, product: usize) -> &[f32] {
-        self.at(self.places[product])
+        self.at(self.matrix_indices[product])
     }
 }
 
@@ -105,7 +105,7 @@ struct Mask<'a> {
     /// Strides between queries and between keys.
     steps: [usize; 2],
     /// The index of the first element for each product.
-    places: Vec<usize>,
+    first_elements: Vec<usize>,
 }
 
 /// The operands and sizes of attention.
@@ -134,19 +134,19 @@ fn split(shape: &[usize]) -> (&[usize], [usize; 2]) {
 }
 
 /// Returns the index of each product's matrix in an operand whose batch axes `own` are broadcast to `batch`.
-fn places(batch: &[usize], own: &[usize]) -> Result<Vec<usize>> {
+fn matrix_indices(batch: &[usize], own: &[usize]) -> Result<Vec<usize>> {
     let count = batch.iter().product();
-    let mut places = try_room(count)?;
+    let mut matrix_indices = try_room(count)?;
     for at in 0..count {
-        let (mut rest, mut place, mut step) = (at, 0, 1);
+        let (mut rest, mut matrix, mut step) = (at, 0, 1);
         for (axis, &size) in batch.iter().enumerate().rev() {
             let own = (axis + own.len()).checked_sub(batch.len()).map_or(1, |it| own[it]);
-            place += rest % size % own * step;
+            matrix += rest % size % own * step;
             (rest, step) = (rest / size, step * own);
         }
-        places.push(place);
+        matrix_indices.push(matrix);
     }
-    Ok(places)
+    Ok(matrix_indices)
 }
 
 impl<'a> Mask<'a> {
@@ -161,13 +161,13 @@ impl<'a> Mask<'a> {
         };
         let step = |own: usize, size: usize, step: usize| if own == 1 && size != 1 { 0 } else { step };
         let steps = [step(rows, queries, columns), step(columns, keys, 1)];
-        let places = places(batch, outer)?.into_iter().map(|it| it * rows * columns).collect();
-        Ok(Self { values, steps, places })
+        let first_elements = matrix_indices(batch, outer)?.into_iter().map(|it| it * rows * columns).collect();
+        Ok(Self { values, steps, first_elements })
     }
 
     /// Masks the scores of a query of a product for some keys.
     fn apply(&self, product: usize, query: usize, keys: Range<usize>, scores: &mut [f32]) {
-        let first = self.places[product] + query * self.steps[0] + keys.start * self.steps[1];
+        let first = self.first_elements[product] + query * self.steps[0] + keys.start * self.steps[1];
         let exclude = |it: &mut f32, is_used: bool| *it = if is_used { *it } else { f32::NEG_INFINITY };
         match (&self.values, self.steps[1]) {
             (MaskValues::Bools(values), 0) => scores.iter_mut().for_each(|it| exclude(it, values[first])),
@@ -194,11 +194,11 @@ impl<'a> Attention<'a> {
         let (of_v, [_, values]) = split(v.shape());
         let batch = broadcast_shapes(&broadcast_shapes(of_q, of_k)?, of_v)?;
         let matrices = |of: &'a HostArray<'_>, outer: &[usize], len: usize| {
-            Ok(Matrices { elements: elements(of), len, places: places(&batch, outer)? })
+            Ok(Matrices { elements: elements(of), len, matrix_indices: matrix_indices(&batch, outer)? })
         };
         Ok(Self {
             tile: f32::tile(isa),
-            rows: Rows::of(isa),
+            rows: Rows::for_isa(isa),
             q: matrices(q, of_q, queries * features)?,
             k: matrices(k, of_k, keys * features)?,
             v: matrices(v, of_v, keys * values)?,

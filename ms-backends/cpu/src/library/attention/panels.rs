@@ -1,7 +1,7 @@
 //! Packs right operands into micro-panels as wide as tiles, and multiplies by them.
 
 use super::{Attention, Matrices};
-use crate::product::{Matrix, Shared, Tile, pack};
+use crate::gemm::{Matrix, Shared, Tile, pack};
 use crate::threads;
 use ms_core::error::Result;
 use ms_core::tensor::{Array, DType};
@@ -45,7 +45,7 @@ pub unsafe fn pack_into(matrix: Matrix<*const f32>, [k, n]: [usize; 2], tile: Ti
         // rows of `width` elements.
         unsafe {
             if lines == width {
-                pack::<f32>(tile.turn, matrix.skip(0, left).transposed(), lines, k, to);
+                pack::<f32>(tile.transpose, matrix.skip(0, left).transposed(), lines, k, to);
                 continue;
             }
             to.write_bytes(0, step);
@@ -97,8 +97,8 @@ impl Packed {
     }
 
     /// Returns the micro-panels of a matrix.
-    pub fn of(&self, place: usize) -> Panels {
-        let first = place * self.step * self.count;
+    pub fn of(&self, matrix: usize) -> Panels {
+        let first = matrix * self.step * self.count;
         debug_assert!(first + self.step * self.count <= self.room.numel());
         Panels { first: self.room.device_ptr().cast::<f32>().wrapping_add(first), step: self.step, count: self.count }
     }

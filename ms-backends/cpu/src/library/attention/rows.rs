@@ -1,6 +1,6 @@
 //! Compiles the softmax kernels, which run over rows of scores.
 
-use crate::backend::part;
+use crate::backend::compile_or_interpret;
 use crate::isa::Isa;
 use crate::kernel::KernelCode;
 use crate::target::TARGET;
@@ -41,9 +41,9 @@ const SIZE: usize = size_of::<f32>();
 
 impl Rows {
     /// Returns the kernels of an instruction set, which a process compiles once.
-    pub fn of(isa: Isa) -> &'static Self {
+    pub fn for_isa(isa: Isa) -> &'static Self {
         static ALL: [OnceLock<Rows>; Isa::ALL.len()] = [const { OnceLock::new() }; Isa::ALL.len()];
-        let code = |kernel: Kernel| part(TARGET.expand(kernel), isa);
+        let code = |kernel: Kernel| compile_or_interpret(TARGET.expand(kernel), isa);
         ALL[isa as usize].get_or_init(|| Self { weights: code(weights()), slopes: code(slopes()) })
     }
 

@@ -5,9 +5,9 @@
 use super::Conv;
 use super::grid::Grid;
 use super::vector::{Chains, Direct, Loops, OUTPUTS, SLACK};
+use crate::gemm::{CHUNK, Shared};
 use crate::isa::Isa;
 use crate::library::epilogues::Epilogues;
-use crate::product::{CHUNK, Shared};
 use crate::threads;
 use ms_core::error::Result;
 use ms_core::tensor::{try_filled, try_room};
@@ -17,14 +17,14 @@ use std::ops::Range;
 const MAX_CHUNKS: usize = 16;
 
 /// Maximum ratio of the size of a phase of the grid to the number of output positions.
-const MOST_PADDING: usize = 4;
+const MAX_PADDING: usize = 4;
 
 /// Maximum size in bytes of the grids of a group with several output channels, which reads them repeatedly.
-const MOST_BYTES: usize = 256 << 10;
+const MAX_BYTES: usize = 256 << 10;
 
 /// Maximum number of weights of all groups with several output channels for backward-data, which reads them with
 /// strides.
-const MOST_WEIGHTS: usize = 16 << 10;
+const MAX_WEIGHTS: usize = 16 << 10;
 
 /// Minimum number of groups of all images, which threads share, if a group has several output channels.
 const MIN_GROUPS: usize = 8;
@@ -45,7 +45,7 @@ impl<'a> DirectConv<'a> {
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for the lists of the grid.
-    pub fn of(conv: &'a Conv, isa: Isa, most: usize) -> Result<Option<Self>> {
+    pub fn new(conv: &'a Conv, isa: Isa, most: usize) -> Result<Option<Self>> {
         let axes = conv.windows.axes();
         let phase_len = axes.iter().fold(1usize, |len, it| {
             let reach = (it.kernel.saturating_sub(1)).saturating_mul(it.dilation) / it.stride;
@@ -53,23 +53,23 @@ impl<'a> DirectConv<'a> {
         });
         let fits = (1..=most).contains(&conv.filter_len())
             && conv.windows.input_len().min(conv.windows.output_len()) > 0
-            && phase_len <= conv.windows.output_len().saturating_mul(MOST_PADDING);
+            && phase_len <= conv.windows.output_len().saturating_mul(MAX_PADDING);
         Ok(if fits { Some(Self { conv, isa, grid: Grid::new(&conv.windows)? }) } else { None })
     }
 
     /// Whether this is faster than GEMM for groups with several output channels.
     pub fn is_small<T: Direct>(&self) -> bool {
         let (conv, bytes) = (self.conv, self.conv.channels * self.grid.len() * size_of::<T>());
-        T::has_vectors(self.isa) && conv.batch * conv.groups >= MIN_GROUPS && bytes <= MOST_BYTES
+        T::has_vectors(self.isa) && conv.batch * conv.groups >= MIN_GROUPS && bytes <= MAX_BYTES
     }
 
     /// Whether this is faster than GEMM for backward-data of several channels, which share loaded gradients. The grid
     /// must have one phase, so that sums are added to neighbouring elements.
-    pub fn has_small_gradient<T: Direct>(&self) -> bool {
+    pub fn is_small_backward_data<T: Direct>(&self) -> bool {
         let (conv, grid) = (self.conv, &self.grid);
         let is_shared = conv.channels > 1 && grid.phases.len() == 1;
-        let fits = conv.outputs * grid.span() * size_of::<T>() <= MOST_BYTES && conv.outputs <= CHUNK;
-        self.is_small::<T>() && is_shared && fits && conv.groups * conv.outputs * conv.filter_len() <= MOST_WEIGHTS
+        let fits = conv.outputs * grid.span() * size_of::<T>() <= MAX_BYTES && conv.outputs <= CHUNK;
+        self.is_small::<T>() && is_shared && fits && conv.groups * conv.outputs * conv.filter_len() <= MAX_WEIGHTS
     }
 
     /// Returns how many elements an image's output positions take in vectors of `lanes` elements, and whether the
@@ -184,7 +184,7 @@ impl<'a> DirectConv<'a> {
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for grids.
-    pub fn input_grad_of_several<T: Direct>(&self, g: &[T], w: &[T], out: &mut [T]) -> Result<()> {
+    pub fn backward_data_of_several<T: Direct>(&self, g: &[T], w: &[T], out: &mut [T]) -> Result<()> {
         let (conv, grid) = (self.conv, &self.grid);
         let (input_len, output_len) = conv.image_lens();
         let (plane_len, taps, filter) = (conv.windows.input_len(), conv.windows.taps(), conv.filter_len());
@@ -236,7 +236,7 @@ impl<'a> DirectConv<'a> {
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for grids.
-    pub fn input_grad<T: Direct>(&self, g: &[T], w: &[T], out: &mut [T]) -> Result<()> {
+    pub fn backward_data<T: Direct>(&self, g: &[T], w: &[T], out: &mut [T]) -> Result<()> {
         let (conv, grid) = (self.conv, &self.grid);
         let (input_len, output_len) = conv.image_lens();
         let (plane_len, taps) = (conv.windows.input_len(), conv.windows.taps());

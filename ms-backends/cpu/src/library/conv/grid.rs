@@ -24,13 +24,13 @@ pub struct Grid {
     /// The number of output positions of a row.
     pub columns: usize,
     /// The runs of the plane's elements in the grid; all other elements are padding.
-    pub lines: Vec<Line>,
+    pub runs: Vec<GridRun>,
     /// The distance in the plane of elements that are adjacent in the grid.
     pub step: usize,
 }
 
 /// A run of a plane's elements that are contiguous in the grid.
-pub struct Line {
+pub struct GridRun {
     /// The index of the first element in the grid.
     pub at: usize,
     /// The index of the first element in the plane.
@@ -115,7 +115,7 @@ impl Grid {
         }
         let mut rows = try_room(a.axis.output * b.axis.output)?;
         (0..a.axis.output).for_each(|i| rows.extend((0..b.axis.output).map(|j| position([i, j, 0]))));
-        let mut lines = try_room(phases.len().saturating_mul(a.size * b.size))?;
+        let mut runs = try_room(phases.len().saturating_mul(a.size * b.size))?;
         for phase0 in 0..counts[0] {
             for phase1 in 0..counts[1] {
                 for phase2 in 0..counts[2] {
@@ -126,10 +126,10 @@ impl Grid {
                     let first = number([phase0, phase1, phase2]) * phase_len;
                     for i in a.inside(phase0) {
                         for j in b.inside(phase1) {
-                            let line = a.element(phase0, i) * b.axis.input + b.element(phase1, j);
-                            lines.push(Line {
+                            let run = a.element(phase0, i) * b.axis.input + b.element(phase1, j);
+                            runs.push(GridRun {
                                 at: first + position([i, j, columns.start]),
-                                element: line * c.axis.input + c.element(phase2, columns.start),
+                                element: run * c.axis.input + c.element(phase2, columns.start),
                                 len: columns.len(),
                             });
                         }
@@ -137,7 +137,7 @@ impl Grid {
                 }
             }
         }
-        Ok(Self { phase_len, phases, taps, rows, columns: c.axis.output, lines, step: c.axis.stride })
+        Ok(Self { phase_len, phases, taps, rows, columns: c.axis.output, runs, step: c.axis.stride })
     }
 
     /// Returns the number of elements of the grid.
@@ -160,7 +160,7 @@ impl Grid {
 
     /// Copies the elements of a plane to a grid whose padding is zero.
     pub fn store<T: Copy>(&self, plane: &[T], grid: &mut [T]) {
-        self.store_lines(plane, grid, self.lines.iter());
+        self.store_runs(plane, grid, self.runs.iter());
     }
 
     /// Copies only the elements that kernel taps read for some rows of output positions.
@@ -168,21 +168,21 @@ impl Grid {
         let first = self.rows[rows.start];
         let reach = self.phases.iter().flatten().map(|it| it.1).max().unwrap_or(0);
         let end = self.rows[rows.end - 1] + self.columns + reach;
-        let is_read = |line: &&Line| {
-            let at = line.at % self.phase_len;
-            first < at + line.len && at < end
+        let is_read = |run: &&GridRun| {
+            let at = run.at % self.phase_len;
+            first < at + run.len && at < end
         };
-        self.store_lines(plane, grid, self.lines.iter().filter(is_read));
+        self.store_runs(plane, grid, self.runs.iter().filter(is_read));
     }
 
-    fn store_lines<'a, T: Copy>(&self, plane: &[T], grid: &mut [T], lines: impl Iterator<Item = &'a Line>) {
-        for line in lines {
-            let to = &mut grid[line.at..][..line.len];
-            let from = &plane[line.element..];
+    fn store_runs<'a, T: Copy>(&self, plane: &[T], grid: &mut [T], runs: impl Iterator<Item = &'a GridRun>) {
+        for run in runs {
+            let to = &mut grid[run.at..][..run.len];
+            let from = &plane[run.element..];
             match self.step {
-                1 => to.copy_from_slice(&from[..line.len]),
+                1 => to.copy_from_slice(&from[..run.len]),
                 // This loop is vectorised.
-                2 if from.len() >= 2 * line.len => {
+                2 if from.len() >= 2 * run.len => {
                     to.iter_mut().zip(from.as_chunks::<2>().0).for_each(|(to, pair)| *to = pair[0]);
                 }
                 _ => to.iter_mut().zip(from.iter().step_by(self.step)).for_each(|(to, &from)| *to = from),
@@ -192,12 +192,12 @@ impl Grid {
 
     /// Copies the elements of a grid to a plane; elements under no kernel tap keep their values.
     pub fn load<T: Copy>(&self, grid: &[T], plane: &mut [T]) {
-        for line in &self.lines {
-            let from = &grid[line.at..][..line.len];
+        for run in &self.runs {
+            let from = &grid[run.at..][..run.len];
             if self.step == 1 {
-                plane[line.element..][..line.len].copy_from_slice(from);
+                plane[run.element..][..run.len].copy_from_slice(from);
             } else {
-                let to = plane[line.element..].iter_mut().step_by(self.step);
+                let to = plane[run.element..].iter_mut().step_by(self.step);
                 to.zip(from).for_each(|(to, &from)| *to = from);
             }
         }

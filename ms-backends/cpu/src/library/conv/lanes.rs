@@ -1,11 +1,11 @@
 //! Vectorises gradients over output positions that are adjacent in a grid, or over the images of a batch.
 
 use super::Conv;
-use super::columns::within;
 use super::grid::Grid;
+use super::im2col::within;
 use super::vector::{Direct, Loops};
+use crate::gemm::{Matrix, PACK_WIDTH, Transpose, pack};
 use crate::isa::Isa;
-use crate::product::{LINES, Matrix, Turn, pack};
 use ms_core::error::Result;
 use ms_core::ops::Run;
 use ms_core::tensor::{try_filled, try_room};
@@ -13,13 +13,13 @@ use std::ops::Range;
 use std::slice::from_raw_parts_mut;
 
 /// Maximum number of gradients that are stored for lanes of images, whose memory grows with the number of images.
-const MOST_ELEMENTS: usize = 4 << 20;
+const MAX_ELEMENTS: usize = 4 << 20;
 
 /// The layout of gradients in vectors, and of sums for elements of the input.
 pub struct Lanes<'a, T> {
     pub conv: &'a Conv,
     pub loops: Loops<T>,
-    pub turn: Turn<T>,
+    pub transpose: Transpose<T>,
     /// Number of vectors of an output channel's gradients.
     pub count: usize,
     /// Number of sums of an input channel.
@@ -45,7 +45,7 @@ enum Kind {
         pieces: Vec<Piece>,
     },
     /// The images of a batch, at one output position.
-    Images,
+    Batch,
 }
 
 /// Adjacent output positions of a row, with the vector and its first lane that hold them.
@@ -70,11 +70,11 @@ impl<'a, T: Direct> Lanes<'a, T> {
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for the lists of output positions.
-    pub fn of(conv: &'a Conv, isa: Isa) -> Result<Self> {
+    pub fn new(conv: &'a Conv, isa: Isa) -> Result<Self> {
         let windows = Self::windows(conv, isa)?;
-        let images = Self::images(conv, isa)
-            .filter(|it| it.elements <= windows.elements && it.count * it.loops.lanes * conv.outputs <= MOST_ELEMENTS);
-        Ok(images.unwrap_or(windows))
+        let batch = Self::batch(conv, isa)
+            .filter(|it| it.elements <= windows.elements && it.count * it.loops.lanes * conv.outputs <= MAX_ELEMENTS);
+        Ok(batch.unwrap_or(windows))
     }
 
     fn windows(conv: &'a Conv, isa: Isa) -> Result<Self> {
@@ -99,21 +99,21 @@ impl<'a, T: Direct> Lanes<'a, T> {
         for (number, row) in grid.rows.iter().enumerate() {
             let mut at = 0;
             while at < columns {
-                let place = of_row.map_or(row + at, |of_row| number * of_row * lanes + at);
-                let (vector, lane) = (place / lanes, place % lanes);
+                let at_lane = of_row.map_or(row + at, |of_row| number * of_row * lanes + at);
+                let (vector, lane) = (at_lane / lanes, at_lane % lanes);
                 let len = (lanes - lane).min(columns - at);
                 pieces.push(Piece { vector, lane, window: number * columns + at, len });
                 at += len;
             }
         }
         let (count, sums) = (starts.len(), grid.len());
-        let elements = conv.batch * T::in_units(isa, lanes, least(lanes));
+        let elements = conv.batch * T::full_width_cost(isa, lanes, least(lanes));
         let kind = Kind::Windows { grid, starts, of_row, pieces };
-        Ok(Self { conv, loops, turn: T::tile(isa).turn, count, sums, elements, runs, kind })
+        Ok(Self { conv, loops, transpose: T::tile(isa).transpose, count, sums, elements, runs, kind })
     }
 
     /// Returns the layout with lanes of images; `None` if there are fewer images than lanes.
-    fn images(conv: &'a Conv, isa: Isa) -> Option<Self> {
+    fn batch(conv: &'a Conv, isa: Isa) -> Option<Self> {
         let loops = match conv.batch < T::loops(isa).lanes {
             true => T::half(isa),
             false => T::fitting(isa, |lanes| conv.batch.next_multiple_of(lanes)),
@@ -121,8 +121,9 @@ impl<'a, T: Direct> Lanes<'a, T> {
         let (lanes, runs) = (loops.lanes, conv.windows.runs());
         let (count, sums) = (conv.windows.output_len(), conv.windows.input_len() * lanes);
         let read: usize = runs.iter().map(|it| it.len).sum();
-        let elements = T::in_units(isa, lanes, conv.batch.next_multiple_of(lanes) * read);
-        let it = Self { conv, loops, turn: T::tile(isa).turn, count, sums, elements, runs, kind: Kind::Images };
+        let elements = T::full_width_cost(isa, lanes, conv.batch.next_multiple_of(lanes) * read);
+        let it =
+            Self { conv, loops, transpose: T::tile(isa).transpose, count, sums, elements, runs, kind: Kind::Batch };
         (conv.batch >= lanes).then_some(it)
     }
 
@@ -136,7 +137,7 @@ impl<'a, T: Direct> Lanes<'a, T> {
                 };
                 vectors.filter(|&it| is_read(it)).for_each(|it| f(it, grid.taps[tap] + starts[it]));
             }
-            Kind::Images => {
+            Kind::Batch => {
                 let (lanes, step) = (self.loops.lanes, self.conv.windows.step());
                 for run in within(of_tap(&self.runs, tap), vectors.clone()) {
                     for window in run.window.max(vectors.start)..(run.window + run.len).min(vectors.end) {
@@ -200,15 +201,15 @@ impl<'a, T: Direct> Lanes<'a, T> {
                     }
                 }
             }
-            Kind::Images => {
-                let mut turned = try_filled(T::default(), windows * lanes)?;
+            Kind::Batch => {
+                let mut transposed = try_filled(T::default(), windows * lanes)?;
                 let across = conv.groups * output_len;
                 for output in outputs {
                     let from = Matrix { first: g[output * windows..].as_ptr(), steps: [across as isize, 1] };
-                    // SAFETY: `lanes` images follow the set's first one, each with `windows` gradients, and `turned`
-                    // has room for them.
-                    unsafe { pack(self.turn, from, lanes, windows, turned.as_mut_ptr()) };
-                    for (window, from) in turned.chunks_exact(lanes).enumerate() {
+                    // SAFETY: `lanes` images follow the set's first one, each with `windows` gradients, and
+                    // `transposed` has room for them.
+                    unsafe { pack(self.transpose, from, lanes, windows, transposed.as_mut_ptr()) };
+                    for (window, from) in transposed.chunks_exact(lanes).enumerate() {
                         vector(window, output).copy_from_slice(from);
                     }
                 }
@@ -230,7 +231,7 @@ impl<'a, T: Direct> Lanes<'a, T> {
         let out = unsafe { out.add(first) };
         let Kind::Windows { grid, .. } = &self.kind else {
             let (images, across) = (lanes - set.skipped, conv.groups * input_len);
-            if plane < LINES {
+            if plane < PACK_WIDTH {
                 for (element, sums) in sums.chunks_exact(lanes).enumerate() {
                     for (image, &sum) in sums[set.skipped..].iter().enumerate() {
                         // SAFETY: the element is below `plane`, and the image is one of the set's, whose planes are
@@ -241,11 +242,11 @@ impl<'a, T: Direct> Lanes<'a, T> {
                 return true;
             }
             // The last group of elements overlaps the one before it.
-            for element in (0..plane).step_by(LINES).map(|it| it.min(plane - LINES)) {
+            for element in (0..plane).step_by(PACK_WIDTH).map(|it| it.min(plane - PACK_WIDTH)) {
                 let from = sums[element * lanes + set.skipped..].as_ptr();
-                // SAFETY: `element + LINES <= plane`: `LINES` rows of sums follow, and the elements lie in the plane of
-                // each image.
-                unsafe { (self.turn)(images, from, lanes as isize, out.add(element), across) };
+                // SAFETY: `element + PACK_WIDTH <= plane`: `PACK_WIDTH` rows of sums follow, and the elements lie in
+                // the plane of each image.
+                unsafe { (self.transpose)(images, from, lanes as isize, out.add(element), across) };
             }
             return true;
         };

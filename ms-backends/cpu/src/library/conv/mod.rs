@@ -1,22 +1,22 @@
 //! Convolution, backward-data and backward-weights.
 //!
 //! The algorithms are:
-//! - im2col and GEMM, the general case ([`columns`]); [`few`] avoids packing for few output positions;
-//! - direct convolution for depthwise groups, small groups ([`direct`]) and large images ([`parts`]);
-//! - backward-data in vectors over output positions or over images ([`input`]);
-//! - backward-weights without an im2col buffer ([`weights`], [`taps`]);
-//! - batch-reduce GEMM over channel blocks on AMX ([`blocked`]);
+//! - im2col and GEMM, the general case ([`im2col`]); [`small_n`] avoids packing for few output positions;
+//! - direct convolution for depthwise groups, small groups ([`direct`]) and large images ([`direct_large`]);
+//! - backward-data in vectors over output positions or over images ([`backward_data`]);
+//! - backward-weights without an im2col buffer ([`backward_weights_direct`], [`backward_weights_by_tap`]);
+//! - batch-reduce GEMM over channel blocks on AMX ([`brgemm`]);
 //! - Winograd F(2x2, 3x3) ([`winograd`]).
 //!
-//! The order of every sum is part of the semantics of the ops; [`product::ordered`](crate::product) defines
+//! The order of every sum is part of the semantics of the ops; [`gemm::ordered`](crate::gemm) defines
 //! accumulation chains:
 //! - An element of the result is a chain over input channels and kernel taps, taps in row-major order.
 //! - An element of backward-data is the sum over its taps in order. The summand of a tap is a chain over output
 //!   channels.
 //! - An element of backward-weights is a chain over images and output positions, in order.
 //!
-//! In relaxed precisions, a [matrix engine](crate::product) multiplies large matrices of f32 and bf16. Split components
-//! are summed by K blocks or pairs, in order. On AMX, channels that fill blocks of [`BLOCK`](crate::product::BLOCK)
+//! In relaxed precisions, a [matrix engine](crate::gemm) multiplies large matrices of f32 and bf16. Split components
+//! are summed by K blocks or pairs, in order. On AMX, channels that fill blocks of [`BLOCK`](crate::gemm::BLOCK)
 //! have another order of sums. There, each block is summed over its taps in row-major order, and each tap over the
 //! channels of the block, a K block. Zeros pad the last block. The sizes and elements of whole operands decide the
 //! algorithm before the partition into tasks, so that no bit depends on the partition.
@@ -26,42 +26,42 @@
 //!
 //! Padding is multiplied as zeros, except in backward-data, which only adds existing output positions.
 
-mod blocked;
-mod columns;
+mod backward_data;
+mod backward_weights_by_tap;
+mod backward_weights_direct;
+mod brgemm;
 mod direct;
-mod few;
+mod direct_large;
 mod grid;
-mod input;
+mod im2col;
 mod lanes;
-mod parts;
-mod taps;
+mod small_n;
 #[cfg(test)]
 mod tests;
 mod vector;
-mod weights;
 mod winograd;
 
 use super::elements;
 use super::epilogues::{Epilogues, ImagePart};
-use crate::product::{Arithmetic, CHUNK, Elements, Left, Matrix, Shared};
+use crate::gemm::{Arithmetic, CHUNK, Elements, Left, Matrix, Shared};
 use crate::threads;
+use backward_data::BackwardData;
+use backward_weights_direct::VectorAxis;
 use direct::DirectConv;
-use input::InputGrad;
 use ms_core::error::Result;
 use ms_core::ops::{ConvAttrs, WindowAxis, Windows};
 use ms_core::tensor::{Array, Attrs, HostArray, try_filled};
 use std::ops::{AddAssign, Range};
 pub use vector::Direct;
 use vector::SLACK;
-use weights::WeightLanes;
 use winograd::Winograd;
 
 /// Minimum number of output positions that a task multiplies by the weights at once, if there are several tasks. With
 /// fewer, reading the weights takes as long as multiplying.
 const WINDOWS: usize = 64;
 
-/// Maximum number of output positions for which rows of weights are read [in place](few).
-const FEW: usize = 32;
+/// Maximum number of output positions for which rows of weights are read [in place](small_n).
+const SMALL_N: usize = 32;
 
 /// Maximum number of tasks for the images of [`forward`], each of which reuses one im2col buffer.
 const MAX_TASKS: usize = 16;
@@ -158,7 +158,7 @@ impl Conv {
         points.div_ceil(pieces).max(WINDOWS).min(most).next_multiple_of(WINDOWS / 2)
     }
 
-    /// Returns the number of images that a task of [`input_grad`] multiplies at once.
+    /// Returns the number of images that a task of [`backward_data`] multiplies at once.
     fn images_at_once(&self) -> usize {
         let (points, tasks) = (self.windows.output_len(), self.tasks());
         match self.batch * points * self.groups < tasks * WINDOWS {
@@ -204,20 +204,20 @@ pub fn forward<T: Direct>(
         return Ok(());
     }
     if conv.outputs == 1
-        && let Some(direct) = DirectConv::of(&conv, arithmetic.isa, CHUNK)?
+        && let Some(direct) = DirectConv::new(&conv, arithmetic.isa, CHUNK)?
     {
         return direct.forward(x, w, out, epilogues);
     }
     let windows = conv.batch * points;
-    let weights = Elements::of(&inputs[1]);
+    let weights = Elements::from_array(&inputs[1]);
     let multiplier = arithmetic.multiplier([conv.outputs, filter, windows], [weights, x.into()]);
     if !conv.is_pointwise()
-        && let Some(direct) = DirectConv::of(&conv, arithmetic.isa, usize::MAX)?
+        && let Some(direct) = DirectConv::new(&conv, arithmetic.isa, usize::MAX)?
     {
         if let Some(filters) = direct.filters(multiplier, weights)? {
-            return direct.forward_in_blocks(&filters, x, out, epilogues);
+            return direct.forward_brgemm(&filters, x, out, epilogues);
         }
-        if !multiplier.pays_for_matrices() {
+        if !multiplier.pays_for_im2col() {
             if Winograd::run(&conv, arithmetic, false, [x.into(), weights], out, epilogues)? {
                 return Ok(());
             }
@@ -225,7 +225,7 @@ pub fn forward<T: Direct>(
                 return direct.forward(x, w, out, epilogues);
             }
             if direct.is_dense::<T>() {
-                return direct.forward_in_parts(x, w, out, epilogues);
+                return direct.forward_large(x, w, out, epilogues);
             }
         }
     }
@@ -244,15 +244,15 @@ pub fn forward<T: Direct>(
     if points < WINDOWS {
         // Tasks span the output positions of several images.
         let ranges = windows.div_ceil(len);
-        let is_few = !multiplier.has_unit() && len <= FEW && T::has_vectors(arithmetic.isa);
+        let is_small_n = !multiplier.has_engine() && len <= SMALL_N && T::has_vectors(arithmetic.isa);
         threads::try_for_each(conv.groups * ranges, conv.nanos(), |task| {
             let (group, start) = (task / ranges, task % ranges * len);
-            let part = conv.part(&runs, start..windows.min(start + len))?;
+            let part = conv.column_range(&runs, start..windows.min(start + len))?;
             let width = part.terms.len();
             let mut columns = try_filled(T::default(), filter.saturating_mul(width).saturating_add(SLACK))?;
-            conv.columns_of(&part, (0, group), x, &mut columns);
-            if is_few {
-                let (rows, step) = conv.multiply_few(arithmetic.isa, &w[conv.weights(group)], &columns, width)?;
+            conv.im2col(&part, (0, group), x, &mut columns);
+            if is_small_n {
+                let (rows, step) = conv.multiply_small_n(arithmetic.isa, &w[conv.weights(group)], &columns, width)?;
                 // SAFETY: each task has its own output positions of a group, and `rows` has a row for each output
                 // channel.
                 unsafe { conv.put_rows(group, part.terms, (&rows, step), out.get()) };
@@ -278,12 +278,12 @@ pub fn forward<T: Direct>(
     let chunks = conv.batch.div_ceil(per_task);
     threads::try_for_each(ranges * chunks, conv.nanos(), |task| {
         let (start, chunk) = (task / chunks * len, task % chunks);
-        let part = conv.part(&runs, start..points.min(start + len))?;
+        let part = conv.column_range(&runs, start..points.min(start + len))?;
         let width = part.terms.len();
         let mut columns = try_filled(T::default(), filter.saturating_mul(width))?;
         let images = chunk * per_task..conv.batch.min((chunk + 1) * per_task);
         (images.start * conv.groups..images.end * conv.groups).try_for_each(|image| {
-            conv.columns_of(&part, (image / conv.groups, image % conv.groups), x, &mut columns);
+            conv.im2col(&part, (image / conv.groups, image % conv.groups), x, &mut columns);
             let columns = Matrix::dense(columns.as_ptr(), width);
             let to = Matrix::dense(out.get().wrapping_add(image * output_len + start), points);
             // SAFETY: each task has its own output positions of its images. `columns` has `filter` rows of `width`
@@ -298,7 +298,7 @@ pub fn forward<T: Direct>(
 }
 
 /// Computes backward-data of the inputs `g` and `w`.
-pub fn input_grad<T: Direct + AddAssign>(
+pub fn backward_data<T: Direct + AddAssign>(
     arithmetic: Arithmetic,
     attrs: &Attrs,
     inputs: &[HostArray<'_>],
@@ -318,24 +318,24 @@ pub fn input_grad<T: Direct + AddAssign>(
     }
     if conv.outputs == 1
         && w.iter().all(|it| it.is_finite())
-        && let Some(direct) = DirectConv::of(&conv, arithmetic.isa, CHUNK)?
+        && let Some(direct) = DirectConv::new(&conv, arithmetic.isa, CHUNK)?
     {
-        return direct.input_grad(g, w, out);
+        return direct.backward_data(g, w, out);
     }
-    let weights = Elements::of(&inputs[1]);
+    let weights = Elements::from_array(&inputs[1]);
     let multiplier = arithmetic.multiplier([filter, conv.outputs, conv.batch * points], [weights, g.into()]);
-    if !multiplier.pays_for_matrices() && !conv.is_pointwise() {
+    if !multiplier.pays_for_im2col() && !conv.is_pointwise() {
         let epilogues = Epilogues::new(&[], shape);
         if Winograd::run(&conv, arithmetic, true, [g.into(), weights], out, epilogues)? {
             return Ok(());
         }
-        if let Some(direct) = DirectConv::of(&conv, arithmetic.isa, CHUNK)?
-            && direct.has_small_gradient::<T>()
+        if let Some(direct) = DirectConv::new(&conv, arithmetic.isa, CHUNK)?
+            && direct.is_small_backward_data::<T>()
             && w.iter().all(|it| it.is_finite())
         {
-            return direct.input_grad_of_several(g, w, out);
+            return direct.backward_data_of_several(g, w, out);
         }
-        if let Some(it) = InputGrad::of(&conv, arithmetic.isa)?
+        if let Some(it) = BackwardData::new(&conv, arithmetic.isa)?
             && it.compute(g, w, out)?
         {
             return Ok(());
@@ -374,14 +374,14 @@ pub fn input_grad<T: Direct + AddAssign>(
         // SAFETY: the product has written `filter * width` columns, and each task has its own images of a group.
         unsafe {
             let columns = std::slice::from_raw_parts(columns.device_ptr().cast::<T>(), filter * width);
-            conv.add_columns(&runs, group, images, columns, out.get());
+            conv.col2im(&runs, group, images, columns, out.get());
         }
         Ok(())
     })
 }
 
 /// Computes backward-weights of the inputs `x` and `g`.
-pub fn weight_grad<T: Direct + AddAssign>(
+pub fn backward_weights<T: Direct + AddAssign>(
     arithmetic: Arithmetic,
     attrs: &Attrs,
     inputs: &[HostArray<'_>],
@@ -397,26 +397,26 @@ pub fn weight_grad<T: Direct + AddAssign>(
     }
     let filter = conv.filter_len();
     let multiplier = arithmetic.multiplier([conv.outputs, terms, filter], [g.into(), x.into()]);
-    if !multiplier.pays_for_matrices() {
-        if Winograd::run_weights(&conv, arithmetic, [x.into(), g.into()], out)? {
+    if !multiplier.pays_for_im2col() {
+        if Winograd::run_backward_weights(&conv, arithmetic, [x.into(), g.into()], out)? {
             return Ok(());
         }
-        if let Some(lanes) = conv.weight_lanes(T::loops(arithmetic.isa).lanes)
-            && let Some(direct) = DirectConv::of(&conv, arithmetic.isa, CHUNK)?
+        if let Some(lanes) = conv.backward_weights_axis(T::loops(arithmetic.isa).lanes)
+            && let Some(direct) = DirectConv::new(&conv, arithmetic.isa, CHUNK)?
         {
             return match lanes {
-                WeightLanes::Groups => direct.weight_grad_by_groups(x, g, out),
-                WeightLanes::Outputs => direct.weight_grad_by_outputs(x, g, out),
+                VectorAxis::Groups => direct.backward_weights_by_groups(x, g, out),
+                VectorAxis::Outputs => direct.backward_weights_by_outputs(x, g, out),
             };
         }
-        if let Some(direct) = DirectConv::of(&conv, arithmetic.isa, usize::MAX)?
+        if let Some(direct) = DirectConv::new(&conv, arithmetic.isa, usize::MAX)?
             && direct.has_full_tiles::<T>()
         {
-            return direct.weight_grad_by_taps(x, g, out);
+            return direct.backward_weights_by_taps(x, g, out);
         }
     }
     let runs = conv.windows.runs();
-    let parts = (0..terms).step_by(CHUNK).map(|start| conv.part(&runs, start..terms.min(start + CHUNK)));
+    let parts = (0..terms).step_by(CHUNK).map(|start| conv.column_range(&runs, start..terms.min(start + CHUNK)));
     let parts = parts.collect::<Result<Vec<_>>>()?;
     let shared = Shared::new(out.as_mut_ptr());
     // Groups are independent; the GEMM of a group is partitioned over threads.
@@ -426,7 +426,7 @@ pub fn weight_grad<T: Direct + AddAssign>(
         let to = Matrix::dense(shared.get().wrapping_add(conv.weights(group).start), filter);
         for part in &parts {
             let len = part.terms.len();
-            conv.columns_of(part, (0, group), x, &mut columns);
+            conv.im2col(part, (0, group), x, &mut columns);
             conv.get_rows(group, part.terms.clone(), g, (&mut gradients, len));
             let gradients = multiplier.left(Elements::from(&*gradients), 1, [conv.outputs, len], false)?;
             let columns = Matrix::dense(columns.as_ptr(), len).transposed();

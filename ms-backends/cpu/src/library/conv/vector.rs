@@ -1,7 +1,7 @@
 //! Micro-kernels of direct convolution, for each instruction set.
 
-use crate::isa::{Isa, has_half_units};
-use crate::product::{CHUNK, Wide};
+use crate::gemm::{Accumulator, CHUNK};
+use crate::isa::{Isa, double_pumps_512};
 
 /// Maximum number of taps of [`Loops::windows`], whose sums stay in registers.
 pub const TAPS: usize = 9;
@@ -102,7 +102,7 @@ pub type Windows<W> =
     unsafe fn(windows: (&[usize], usize), x: *const W, taps: &[usize], g: (*const W, usize), sums: *mut W);
 
 /// An element type with micro-kernels for direct convolution.
-pub trait Direct: Wide {
+pub trait Direct: Accumulator {
     /// Returns the micro-kernels of an instruction set.
     fn loops(isa: Isa) -> Loops<Self>;
 
@@ -121,14 +121,14 @@ pub trait Direct: Wide {
     /// vectors of a number of lanes compute.
     fn fitting(isa: Isa, padded: impl Fn(usize) -> usize) -> Loops<Self> {
         let (whole, half) = (Self::loops(isa), Self::half(isa));
-        let [of_whole, of_half] = [whole, half].map(|it| Self::in_units(isa, it.lanes, padded(it.lanes)));
+        let [of_whole, of_half] = [whole, half].map(|it| Self::full_width_cost(isa, it.lanes, padded(it.lanes)));
         // Half-width vectors take more instructions, so they must save an eighth of the cost.
         if half.lanes < whole.lanes && 8 * of_half <= 7 * of_whole { half } else { whole }
     }
 
     /// Converts a number of elements in vectors of `lanes` to a cost in elements of full vectors.
-    fn in_units(isa: Isa, lanes: usize, elements: usize) -> usize {
-        let is_half = lanes < Self::loops(isa).lanes && !has_half_units();
+    fn full_width_cost(isa: Isa, lanes: usize, elements: usize) -> usize {
+        let is_half = lanes < Self::loops(isa).lanes && !double_pumps_512();
         if is_half { 2 * elements } else { elements }
     }
 
@@ -169,9 +169,9 @@ direct! {
 
 /// The micro-kernels for every processor.
 mod scalar {
-    use super::{Chains, Wide};
+    use super::{Accumulator, Chains};
 
-    pub unsafe fn chains<W: Wide>(it: Chains<'_, W>) {
+    pub unsafe fn chains<W: Accumulator>(it: Chains<'_, W>) {
         let (weights, [of_outputs, of_terms]) = it.weights;
         for output in 0..it.outputs {
             for [from, to] in it.vectors {
@@ -192,7 +192,7 @@ mod scalar {
         }
     }
 
-    pub unsafe fn sums<W: Wide>(span: usize, grid: *const W, taps: &[usize], weights: &[W], to: *mut W) {
+    pub unsafe fn sums<W: Accumulator>(span: usize, grid: *const W, taps: &[usize], weights: &[W], to: *mut W) {
         for i in 0..span {
             // SAFETY: `i < span`, so the element exists by the contract of `Loops::sums`.
             let term = |tap: usize| unsafe { *grid.add(tap + i) };
@@ -203,7 +203,7 @@ mod scalar {
         }
     }
 
-    pub unsafe fn windows<W: Wide>(
+    pub unsafe fn windows<W: Accumulator>(
         (rows, count): (&[usize], usize),
         x: *const W,
         taps: &[usize],
@@ -321,7 +321,7 @@ macro_rules! vector_loops {
                 let mut sums = [[$zero(); V]; N];
                 let from = vectors.map(|[from, _]| it.x.wrapping_add(from));
                 let (weights, [of_outputs, of_terms]) = it.weights;
-                // All rows share one offset, so that no address depends on another one.
+                // All rows share one offset, so that no address depends on another.
                 let rows: [*const $ty; N] = std::array::from_fn(|output| weights.wrapping_add(output * of_outputs));
                 let mut at = 0;
                 for &term in it.terms {

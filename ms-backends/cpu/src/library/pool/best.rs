@@ -3,47 +3,47 @@
 use crate::interp::number::Number;
 use std::hint::select_unpredictable;
 
-/// The largest elements of some windows, with their indices if `PLACES`. Without `NANS` no element may be NaN. Without
-/// `PLACES` none may be -0, as the first of equal elements is not known.
+/// The largest elements of some windows, with their indices if `INDICES`. Without `NANS` no element may be NaN. Without
+/// `INDICES` none may be -0, as the first of equal elements is not known.
 #[derive(Clone, Copy)]
-pub struct Best<T, const COUNT: usize, const PLACES: bool, const NANS: bool> {
+pub struct Best<T, const COUNT: usize, const INDICES: bool, const NANS: bool> {
     /// The elements.
-    pub tops: [T; COUNT],
+    pub maxima: [T; COUNT],
     /// Their indices.
-    pub places: [u32; COUNT],
+    pub indices: [u32; COUNT],
 }
 
-impl<T: Number, const COUNT: usize, const PLACES: bool, const NANS: bool> Best<T, COUNT, PLACES, NANS> {
+impl<T: Number, const COUNT: usize, const INDICES: bool, const NANS: bool> Best<T, COUNT, INDICES, NANS> {
     /// Takes elements that come after all earlier ones, where they are larger. NaN is larger than all numbers; the
     /// `last` NaN wins, or the first one. The first of equal elements wins.
     #[inline(always)]
-    pub fn or_later(&mut self, tops: &[T; COUNT], places: &[u32; COUNT], last: bool) {
+    pub fn or_later(&mut self, maxima: &[T; COUNT], indices: &[u32; COUNT], last: bool) {
         for at in 0..COUNT {
-            let (top, value) = (self.tops[at], tops[at]);
-            let above = (value > top) | (NANS & is_nan(value) & (last | !is_nan(top)));
-            self.take(at, above, value, places[at]);
+            let (maximum, value) = (self.maxima[at], maxima[at]);
+            let above = (value > maximum) | (NANS & is_nan(value) & (last | !is_nan(maximum)));
+            self.take(at, above, value, indices[at]);
         }
     }
 
     /// Takes elements in any order, by the rules of [`or_later`](Self::or_later).
     #[inline(always)]
-    pub fn or(&mut self, tops: &[T; COUNT], places: &[u32; COUNT], last: bool) {
+    pub fn or(&mut self, maxima: &[T; COUNT], indices: &[u32; COUNT], last: bool) {
         for at in 0..COUNT {
-            let (top, value) = (self.tops[at], tops[at]);
-            let is_first = places[at] < self.places[at];
-            let above = (value > top)
-                | (PLACES & (value == top) & is_first)
-                | (NANS & is_nan(value) & (!is_nan(top) | (is_first ^ last)));
-            self.take(at, above, value, places[at]);
+            let (maximum, value) = (self.maxima[at], maxima[at]);
+            let is_first = indices[at] < self.indices[at];
+            let above = (value > maximum)
+                | (INDICES & (value == maximum) & is_first)
+                | (NANS & is_nan(value) & (!is_nan(maximum) | (is_first ^ last)));
+            self.take(at, above, value, indices[at]);
         }
     }
 
     /// Takes an element if it is `above`.
     #[inline(always)]
-    fn take(&mut self, at: usize, above: bool, value: T, place: u32) {
-        self.tops[at] = if above { value } else { self.tops[at] };
-        if PLACES {
-            self.places[at] = select_unpredictable(above, place, self.places[at]);
+    fn take(&mut self, at: usize, above: bool, value: T, index: u32) {
+        self.maxima[at] = if above { value } else { self.maxima[at] };
+        if INDICES {
+            self.indices[at] = select_unpredictable(above, index, self.indices[at]);
         }
     }
 }

@@ -14,15 +14,15 @@ pub trait Blocks {
 #[inline(always)]
 pub fn in_blocks(count: usize, blocks: &mut impl Blocks) {
     match count {
-        MOST.. => of::<MOST>(count, blocks),
-        8.. => of::<8>(count, blocks),
-        4.. => of::<4>(count, blocks),
-        _ => of::<1>(count, blocks),
+        MOST.. => run_blocks::<MOST>(count, blocks),
+        8.. => run_blocks::<8>(count, blocks),
+        4.. => run_blocks::<4>(count, blocks),
+        _ => run_blocks::<1>(count, blocks),
     }
 }
 
 #[inline(always)]
-fn of<const COUNT: usize>(count: usize, blocks: &mut impl Blocks) {
+fn run_blocks<const COUNT: usize>(count: usize, blocks: &mut impl Blocks) {
     let mut at = 0;
     while at + COUNT <= count {
         blocks.block::<COUNT>(at);

@@ -24,17 +24,17 @@ const BAND: usize = 4096;
 /// The consumer of the largest elements.
 pub trait Sink<T>: Sync {
     /// Whether the consumer needs indices. The first of several NaNs then counts, otherwise the last one.
-    const PLACES: bool;
+    const INDICES: bool;
 
     /// Returns the destination of a plane's largest elements, unless the consumer needs indices.
     #[inline(always)]
-    fn tops(&self, _plane: usize) -> &mut [T] {
+    fn maxima(&self, _plane: usize) -> &mut [T] {
         &mut []
     }
 
     /// Takes the indices of the largest elements of all windows of a plane.
     #[inline(always)]
-    fn places(&self, _plane: usize, _places: &[u32]) {}
+    fn indices(&self, _plane: usize, _places: &[u32]) {}
 }
 
 /// The loops over planes.
@@ -46,9 +46,9 @@ pub struct Largest<'a, T, S> {
 
 /// The largest elements of the columns of some rows of windows, in padded lines.
 struct Columns<T> {
-    tops: Vec<T>,
+    maxima: Vec<T>,
     /// Their indices; padding has an index after all others.
-    places: Vec<u32>,
+    indices: Vec<u32>,
 }
 
 impl<T: Number + Element, S: Sink<T>> Loops for Largest<'_, T, S> {
@@ -57,11 +57,11 @@ impl<T: Number + Element, S: Sink<T>> Loops for Largest<'_, T, S> {
         let pool = self.pool;
         let batch = (BATCH / pool.pitch).max(1);
         let len = batch * pool.pitch;
-        let mut columns = Columns { tops: try_filled(T::LOWEST, len)?, places: try_filled(u32::MAX, len)? };
-        let mut places = try_filled(0, if S::PLACES { pool.output_len } else { 0 })?;
+        let mut columns = Columns { maxima: try_filled(T::LOWEST, len)?, indices: try_filled(u32::MAX, len)? };
+        let mut indices = try_filled(0, if S::INDICES { pool.output_len } else { 0 })?;
         for plane in planes {
             let x = &self.x[plane * pool.input_len..][..pool.input_len];
-            let tops = self.sink.tops(plane);
+            let maxima = self.sink.maxima(plane);
             // Indices cost time where only the elements are needed, and comparisons with NaN cost more.
             let (mut ready, mut needs_order) = (0, false);
             for first in (0..pool.rows()).step_by(batch) {
@@ -69,21 +69,21 @@ impl<T: Number + Element, S: Sink<T>> Loops for Largest<'_, T, S> {
                 let end = pool.end(rows.end - 1);
                 if ready < end {
                     let next = &x[ready..end.max(pool.input_len.min(ready + BAND))];
-                    needs_order |= match S::PLACES {
+                    needs_order |= match S::INDICES {
                         true => next.iter().fold(false, |some, &it| some | is_nan(it)),
                         false => T::has_nan_or_negative_zero(next),
                     };
                     ready += next.len();
                 }
-                let places = &mut places[..];
-                match (needs_order, S::PLACES) {
-                    (true, _) => self.rows::<true, true>(x, rows, &mut columns, tops, places),
-                    (false, true) => self.rows::<true, false>(x, rows, &mut columns, tops, places),
-                    (false, false) => self.rows::<false, false>(x, rows, &mut columns, tops, places),
+                let indices = &mut indices[..];
+                match (needs_order, S::INDICES) {
+                    (true, _) => self.rows::<true, true>(x, rows, &mut columns, maxima, indices),
+                    (false, true) => self.rows::<true, false>(x, rows, &mut columns, maxima, indices),
+                    (false, false) => self.rows::<false, false>(x, rows, &mut columns, maxima, indices),
                 }
             }
-            if S::PLACES {
-                self.sink.places(plane, &places);
+            if S::INDICES {
+                self.sink.indices(plane, &indices);
             }
         }
         Ok(())
@@ -93,35 +93,35 @@ impl<T: Number + Element, S: Sink<T>> Loops for Largest<'_, T, S> {
 impl<T: Number + Element, S: Sink<T>> Largest<'_, T, S> {
     /// Finds the largest elements of some rows of windows.
     #[inline(always)]
-    fn rows<const PLACES: bool, const NANS: bool>(
+    fn rows<const INDICES: bool, const NANS: bool>(
         &self,
         x: &[T],
         rows: Range<usize>,
         columns: &mut Columns<T>,
-        tops: &mut [T],
-        places: &mut [u32],
+        maxima: &mut [T],
+        indices: &mut [u32],
     ) {
         let pool = self.pool;
         for (number, row) in rows.clone().enumerate() {
             let at = number * pool.pitch + pool.slack + pool.before;
-            let to = (&mut columns.tops[at..], &mut columns.places[at..]);
+            let to = (&mut columns.maxima[at..], &mut columns.indices[at..]);
             match *pool.lines(row) {
-                [a] => down::<S, _, _, PLACES, NANS>(x, [a], pool.input, to),
-                [a, b] => down::<S, _, _, PLACES, NANS>(x, [a, b], pool.input, to),
-                [a, b, c] => down::<S, _, _, PLACES, NANS>(x, [a, b, c], pool.input, to),
-                ref lines => down::<S, _, _, PLACES, NANS>(x, lines, pool.input, to),
+                [a] => down::<S, _, _, INDICES, NANS>(x, [a], pool.input, to),
+                [a, b] => down::<S, _, _, INDICES, NANS>(x, [a, b], pool.input, to),
+                [a, b, c] => down::<S, _, _, INDICES, NANS>(x, [a, b, c], pool.input, to),
+                ref lines => down::<S, _, _, INDICES, NANS>(x, lines, pool.input, to),
             }
         }
         for (number, row) in rows.enumerate() {
             let at = number * pool.pitch;
-            let from = (&columns.tops[at..], &columns.places[at..]);
-            let (at, tops, places) = (row * pool.output, &mut *tops, &mut *places);
-            let to = if S::PLACES { (tops, &mut places[at..]) } else { (&mut tops[at..], places) };
+            let from = (&columns.maxima[at..], &columns.indices[at..]);
+            let (at, maxima, indices) = (row * pool.output, &mut *maxima, &mut *indices);
+            let to = if S::INDICES { (maxima, &mut indices[at..]) } else { (&mut maxima[at..], indices) };
             match pool.stride {
-                1 => across::<S, _, 1, PLACES, NANS>(pool, from, to),
-                2 => across::<S, _, 2, PLACES, NANS>(pool, from, to),
-                3 => across::<S, _, 3, PLACES, NANS>(pool, from, to),
-                _ => across::<S, _, 0, PLACES, NANS>(pool, from, to),
+                1 => across::<S, _, 1, INDICES, NANS>(pool, from, to),
+                2 => across::<S, _, 2, INDICES, NANS>(pool, from, to),
+                3 => across::<S, _, 3, INDICES, NANS>(pool, from, to),
+                _ => across::<S, _, 0, INDICES, NANS>(pool, from, to),
             }
         }
     }
@@ -129,7 +129,7 @@ impl<T: Number + Element, S: Sink<T>> Largest<'_, T, S> {
 
 /// Finds the largest elements of the columns of a row of windows, which covers these lines.
 #[inline(always)]
-fn down<S: Sink<T>, T: Number, L: AsRef<[usize]>, const PLACES: bool, const NANS: bool>(
+fn down<S: Sink<T>, T: Number, L: AsRef<[usize]>, const INDICES: bool, const NANS: bool>(
     x: &[T],
     lines: L,
     count: usize,
@@ -137,11 +137,11 @@ fn down<S: Sink<T>, T: Number, L: AsRef<[usize]>, const PLACES: bool, const NANS
 ) {
     assert!(lines.as_ref().iter().all(|&it| it <= x.len() && count <= x.len() - it));
     assert!(count <= to.0.len() && count <= to.1.len());
-    in_blocks(count, &mut Down::<S, T, L, PLACES, NANS> { x, lines, to, sink: PhantomData });
+    in_blocks(count, &mut Down::<S, T, L, INDICES, NANS> { x, lines, to, sink: PhantomData });
 }
 
 /// The loop over the columns of a row of windows.
-struct Down<'a, S, T, L, const PLACES: bool, const NANS: bool> {
+struct Down<'a, S, T, L, const INDICES: bool, const NANS: bool> {
     x: &'a [T],
     /// The start of each line of the windows.
     lines: L,
@@ -149,38 +149,38 @@ struct Down<'a, S, T, L, const PLACES: bool, const NANS: bool> {
     sink: PhantomData<S>,
 }
 
-impl<S: Sink<T>, T: Number, L: AsRef<[usize]>, const PLACES: bool, const NANS: bool> Blocks
-    for Down<'_, S, T, L, PLACES, NANS>
+impl<S: Sink<T>, T: Number, L: AsRef<[usize]>, const INDICES: bool, const NANS: bool> Blocks
+    for Down<'_, S, T, L, INDICES, NANS>
 {
     #[inline(always)]
     fn block<const COUNT: usize>(&mut self, at: usize) {
-        let mut best = Best::<T, COUNT, PLACES, NANS> { tops: [T::LOWEST; COUNT], places: [u32::MAX; COUNT] };
+        let mut best = Best::<T, COUNT, INDICES, NANS> { maxima: [T::LOWEST; COUNT], indices: [u32::MAX; COUNT] };
         for (number, &line) in self.lines.as_ref().iter().enumerate() {
             // SAFETY: `down` asserts that every line has an element for each column, and blocks stay below the number
             // of columns.
-            let tops = unsafe { block(self.x, line + at) };
-            let places = [line as u32; COUNT];
+            let maxima = unsafe { block(self.x, line + at) };
+            let indices = [line as u32; COUNT];
             if number == 0 {
-                best = Best { tops: *tops, places };
+                best = Best { maxima: *maxima, indices };
             } else {
-                best.or_later(tops, &places, !S::PLACES);
+                best.or_later(maxima, &indices, !S::INDICES);
             }
         }
         // SAFETY: `down` asserts that `to` has room for each column, and blocks stay below the number of columns.
-        unsafe { *block_mut(self.to.0, at) = best.tops };
-        if PLACES {
-            for (number, place) in best.places.iter_mut().enumerate() {
-                *place = place.wrapping_add((at + number) as u32);
+        unsafe { *block_mut(self.to.0, at) = best.maxima };
+        if INDICES {
+            for (number, index) in best.indices.iter_mut().enumerate() {
+                *index = index.wrapping_add((at + number) as u32);
             }
             // SAFETY: `down` asserts that `to` has room for each column, and blocks stay below the number of columns.
-            unsafe { *block_mut(self.to.1, at) = best.places };
+            unsafe { *block_mut(self.to.1, at) = best.indices };
         }
     }
 }
 
 /// Finds the maxima of a row of windows from the maxima of its columns.
 #[inline(always)]
-fn across<S: Sink<T>, T: Number, const STRIDE: usize, const PLACES: bool, const NANS: bool>(
+fn across<S: Sink<T>, T: Number, const STRIDE: usize, const INDICES: bool, const NANS: bool>(
     pool: &Pool,
     from: (&[T], &[u32]),
     to: (&mut [T], &mut [u32]),
@@ -189,13 +189,13 @@ fn across<S: Sink<T>, T: Number, const STRIDE: usize, const PLACES: bool, const 
     let len = output * stride + (kernel - 1) * dilation;
     assert!(STRIDE == 0 || STRIDE == stride);
     assert!(len <= from.0.len() && len <= from.1.len());
-    assert!(output <= if S::PLACES { to.1.len() } else { to.0.len() });
-    let mut loops = Across::<S, T, STRIDE, PLACES, NANS> { stride, kernel, dilation, from, to, sink: PhantomData };
+    assert!(output <= if S::INDICES { to.1.len() } else { to.0.len() });
+    let mut loops = Across::<S, T, STRIDE, INDICES, NANS> { stride, kernel, dilation, from, to, sink: PhantomData };
     in_blocks(output, &mut loops);
 }
 
 /// The loop over a row of windows with a constant stride, or with any stride if `STRIDE` is zero.
-struct Across<'a, S, T, const STRIDE: usize, const PLACES: bool, const NANS: bool> {
+struct Across<'a, S, T, const STRIDE: usize, const INDICES: bool, const NANS: bool> {
     stride: usize,
     kernel: usize,
     dilation: usize,
@@ -204,8 +204,8 @@ struct Across<'a, S, T, const STRIDE: usize, const PLACES: bool, const NANS: boo
     sink: PhantomData<S>,
 }
 
-impl<S: Sink<T>, T: Number, const STRIDE: usize, const PLACES: bool, const NANS: bool> Blocks
-    for Across<'_, S, T, STRIDE, PLACES, NANS>
+impl<S: Sink<T>, T: Number, const STRIDE: usize, const INDICES: bool, const NANS: bool> Blocks
+    for Across<'_, S, T, STRIDE, INDICES, NANS>
 {
     #[inline(always)]
     fn block<const COUNT: usize>(&mut self, at: usize) {
@@ -213,27 +213,27 @@ impl<S: Sink<T>, T: Number, const STRIDE: usize, const PLACES: bool, const NANS:
         let of = |from: usize| {
             // SAFETY: `across` asserts that `from` has the elements under all taps of each window, and blocks stay
             // below the number of windows.
-            let tops = unsafe { strided::<T, COUNT, STRIDE>(self.from.0, from, stride) };
-            let mut places = [0; COUNT];
-            if PLACES {
+            let maxima = unsafe { strided::<T, COUNT, STRIDE>(self.from.0, from, stride) };
+            let mut indices = [0; COUNT];
+            if INDICES {
                 // SAFETY: `across` asserts that `from` has the indices under all taps of each window, and blocks stay
                 // below the number of windows.
-                places = unsafe { strided::<u32, COUNT, STRIDE>(self.from.1, from, stride) };
+                indices = unsafe { strided::<u32, COUNT, STRIDE>(self.from.1, from, stride) };
             }
-            Best::<T, COUNT, PLACES, NANS> { tops, places }
+            Best::<T, COUNT, INDICES, NANS> { maxima, indices }
         };
         let mut from = at * stride;
         let mut best = of(from);
         for _ in 1..self.kernel {
             from += self.dilation;
-            let Best { tops, places } = of(from);
-            best.or(&tops, &places, !S::PLACES);
+            let Best { maxima, indices } = of(from);
+            best.or(&maxima, &indices, !S::INDICES);
         }
         // SAFETY: `across` asserts that `to` has room for each window, and blocks stay below the number of windows.
         unsafe {
-            match S::PLACES {
-                true => *block_mut(self.to.1, at) = best.places,
-                false => *block_mut(self.to.0, at) = best.tops,
+            match S::INDICES {
+                true => *block_mut(self.to.1, at) = best.indices,
+                false => *block_mut(self.to.0, at) = best.maxima,
             }
         }
     }

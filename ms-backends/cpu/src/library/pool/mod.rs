@@ -12,9 +12,9 @@ use self::largest::{Largest, Sink};
 use self::pairs::Pairs;
 use self::plan::Pool;
 use super::elements;
+use crate::gemm::Shared;
 use crate::interp::number::Number;
 use crate::isa::Isa;
-use crate::product::Shared;
 use crate::threads;
 use ms_core::error::Result;
 use ms_core::tensor::{Attrs, Element, HostArray};
@@ -36,7 +36,7 @@ pub fn max<T: Number + Element>(
 ) -> Result<()> {
     let pool = &Pool::new(attrs, inputs[0].shape(), shape);
     let (x, out) = (elements::<T>(&inputs[0]), Shared::new(out.as_mut_ptr()));
-    match Pairs::<T, false>::of(pool, x, &[], &out) {
+    match Pairs::<T, false>::new(pool, x, &[], &out) {
         Some(pairs) => run(isa, pool, &pairs),
         None => run(isa, pool, &Largest { pool, x, sink: Max { pool, out: &out } }),
     }
@@ -49,10 +49,10 @@ struct Max<'a, T> {
 }
 
 impl<T: Number + Element> Sink<T> for Max<'_, T> {
-    const PLACES: bool = false;
+    const INDICES: bool = false;
 
     #[inline(always)]
-    fn tops(&self, plane: usize) -> &mut [T] {
+    fn maxima(&self, plane: usize) -> &mut [T] {
         let len = self.pool.output_len;
         // SAFETY: each plane has its own `output_len` elements of the result.
         unsafe { std::slice::from_raw_parts_mut(self.out.get().add(plane * len), len) }
@@ -71,7 +71,7 @@ pub fn max_grad<T: Number + Element + AddAssign>(
     let (x, g) = (elements::<T>(&inputs[0]), elements::<T>(&inputs[1]));
     let pool = &Pool::new(attrs, shape, inputs[1].shape());
     let out = Shared::new(out.as_mut_ptr());
-    match Pairs::<T, true>::of(pool, x, g, &out) {
+    match Pairs::<T, true>::new(pool, x, g, &out) {
         Some(pairs) => run(isa, pool, &pairs),
         None => run(isa, pool, &Largest { pool, x, sink: Grad { pool, g, out: &out } }),
     }
@@ -85,16 +85,16 @@ struct Grad<'a, T> {
 }
 
 impl<T: Number + Element + AddAssign> Sink<T> for Grad<'_, T> {
-    const PLACES: bool = true;
+    const INDICES: bool = true;
 
     #[inline(always)]
-    fn places(&self, plane: usize, places: &[u32]) {
+    fn indices(&self, plane: usize, indices: &[u32]) {
         let len = self.pool.input_len;
         // SAFETY: each plane has its own `input_len` elements of the result.
         let to = unsafe { std::slice::from_raw_parts_mut(self.out.get().add(plane * len), len) };
         to.fill(T::ZERO);
         let g = &self.g[plane * self.pool.output_len..];
-        for (&at, &g) in places.iter().zip(g) {
+        for (&at, &g) in indices.iter().zip(g) {
             to[at as usize] += g;
         }
     }
@@ -122,15 +122,15 @@ struct Take<'a, T> {
 }
 
 impl<T: Number + Element> Sink<T> for Take<'_, T> {
-    const PLACES: bool = true;
+    const INDICES: bool = true;
 
     #[inline(always)]
-    fn places(&self, plane: usize, places: &[u32]) {
+    fn indices(&self, plane: usize, indices: &[u32]) {
         let h = &self.h[plane * self.pool.input_len..][..self.pool.input_len];
         let len = self.pool.output_len;
         // SAFETY: each plane has its own `output_len` elements of the result.
         let to = unsafe { std::slice::from_raw_parts_mut(self.out.get().add(plane * len), len) };
-        to.iter_mut().zip(places).for_each(|(to, &at)| *to = h[at as usize]);
+        to.iter_mut().zip(indices).for_each(|(to, &at)| *to = h[at as usize]);
     }
 }
 

@@ -25,7 +25,7 @@ pub struct Pairs<'a, T, const GRADIENT: bool> {
 
 impl<'a, T: Number + Element, const GRADIENT: bool> Pairs<'a, T, GRADIENT> {
     /// Returns the loops if all windows have this form.
-    pub fn of(pool: &'a Pool, x: &'a [T], g: &'a [T], out: &'a Shared<*mut T>) -> Option<Self> {
+    pub fn new(pool: &'a Pool, x: &'a [T], g: &'a [T], out: &'a Shared<*mut T>) -> Option<Self> {
         let windows = &pool.windows;
         let axes @ [a, b, c] = windows.axes();
         let is_apart = |it: &WindowAxis| {
@@ -57,30 +57,30 @@ struct Row<'a, T, const GRADIENT: bool> {
 impl<T: Number + Element, const GRADIENT: bool> Blocks for Row<'_, T, GRADIENT> {
     #[inline(always)]
     fn block<const COUNT: usize>(&mut self, at: usize) {
-        let (mut tops, mut places) = ([T::LOWEST; COUNT], [0; COUNT]);
+        let (mut maxima, mut indices) = ([T::LOWEST; COUNT], [0; COUNT]);
         for (number, row) in self.rows.iter().enumerate() {
             let pairs = &self.from[2 * at + row..][..2 * COUNT].as_chunks::<2>().0[..COUNT];
             for side in 0..2 {
                 let tap = (2 * number + side) as u32;
-                for (pair, (top, place)) in pairs.iter().zip(tops.iter_mut().zip(&mut places)) {
+                for (pair, (maximum, index)) in pairs.iter().zip(maxima.iter_mut().zip(&mut indices)) {
                     let value = pair[side];
                     // A larger number wins, or a NaN; for the gradient, only the first NaN.
-                    let above = (value > *top) | (is_nan(value) & !(GRADIENT & is_nan(*top)));
-                    *top = select_unpredictable(above, value, *top);
-                    *place = select_unpredictable(above, tap, *place);
+                    let above = (value > *maximum) | (is_nan(value) & !(GRADIENT & is_nan(*maximum)));
+                    *maximum = select_unpredictable(above, value, *maximum);
+                    *index = select_unpredictable(above, tap, *index);
                 }
             }
         }
         if !GRADIENT {
-            self.to[at..][..COUNT].copy_from_slice(&tops);
+            self.to[at..][..COUNT].copy_from_slice(&maxima);
             return;
         }
         let mut sums = [T::ZERO; COUNT];
         sums.iter_mut().zip(&self.g[at..][..COUNT]).for_each(|(sum, &g)| *sum = sum.add(g));
         for (number, row) in self.rows.iter().enumerate() {
             let pairs = &mut self.to[2 * at + row..][..2 * COUNT].as_chunks_mut::<2>().0[..COUNT];
-            for (pair, (&sum, &place)) in pairs.iter_mut().zip(sums.iter().zip(&places)) {
-                *pair = [0, 1].map(|side| if place == 2 * number as u32 + side { sum } else { T::ZERO });
+            for (pair, (&sum, &index)) in pairs.iter_mut().zip(sums.iter().zip(&indices)) {
+                *pair = [0, 1].map(|side| if index == 2 * number as u32 + side { sum } else { T::ZERO });
             }
         }
     }

@@ -79,8 +79,8 @@ impl Axis {
 fn windows(axes: &[Axis]) -> Vec<Vec<usize>> {
     let mut all = vec![vec![0]];
     for axis in axes {
-        let longer = |places: Vec<usize>, window: usize| {
-            places.into_iter().flat_map(|it| axis.elements(window).map(move |at| it * axis.input + at)).collect()
+        let longer = |indices: Vec<usize>, window: usize| {
+            indices.into_iter().flat_map(|it| axis.elements(window).map(move |at| it * axis.input + at)).collect()
         };
         all = all.into_iter().flat_map(|it| (0..axis.output()).map(move |window| longer(it.clone(), window))).collect();
     }
@@ -105,14 +105,14 @@ fn check(numbers: &mut Numbers, planes: [usize; 2], axes: &[Axis]) {
 
     let [mut largest, mut grad, mut taken] = [vec![], vec![0.0; x.len()], vec![]];
     for (window, base) in (0..planes).flat_map(|plane| windows.iter().map(move |it| (it, plane * len))) {
-        let (mut top, mut place) = (f32::NEG_INFINITY, base + window[0]);
+        let (mut maximum, mut index) = (f32::NEG_INFINITY, base + window[0]);
         for at in window.iter().map(|it| base + it) {
-            top = if x[at] > top || x[at].is_nan() { x[at] } else { top };
-            place = if x[at] > x[place] || x[at].is_nan() && !x[place].is_nan() { at } else { place };
+            maximum = if x[at] > maximum || x[at].is_nan() { x[at] } else { maximum };
+            index = if x[at] > x[index] || x[at].is_nan() && !x[index].is_nan() { at } else { index };
         }
-        grad[place] += g[largest.len()];
-        largest.push(top);
-        taken.push(h[place]);
+        grad[index] += g[largest.len()];
+        largest.push(maximum);
+        taken.push(h[index]);
     }
 
     let [of_x, of_g, of_h] =

@@ -428,7 +428,7 @@ impl<'a> Grouper<'a> {
         if !domain.has_short_rows() {
             return true;
         }
-        // Its values cannot be stored, so they must not have other readers.
+        // The values of the pair cannot be stored, so they must not have other readers.
         let mut inside = rustc_hash::FxHashMap::default();
         for &node in self.drafts[pair.own].nodes.iter().chain(&self.drafts[pair.source].nodes) {
             for value in self.flat.nodes[node].inputs.iter().filter_map(Access::value) {

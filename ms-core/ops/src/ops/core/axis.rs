@@ -251,7 +251,7 @@ pub(crate) fn named(op: &str, operands: &[&Tensor], error: Error) -> Error {
     error.with_op(op).with_operands(operands.iter().map(|it| it.ty().to_string()))
 }
 
-/// Returns the shape of an operand's type, all of whose sizes have to be constant.
+/// Returns the shape of an operand's type. All sizes have to be constant.
 ///
 /// # Errors
 /// [`Code::Shape`] when a dimension is symbolic.

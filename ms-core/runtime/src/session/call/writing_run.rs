@@ -45,7 +45,7 @@ impl<'a> WritingRun<'a> {
         self.lent = Some((tensors, given));
     }
 
-    /// Runs a graph, some of whose inputs are values of slots, and writes the slots. Returns the outputs without their
+    /// Runs a graph with inputs that are values of slots, and writes the slots. Returns the outputs without their
     /// new values. `donations` has the terms of the inputs. Inputs of `&mut` arguments are lent.
     #[track_caller]
     pub fn run(mut self, compiled: &Compiled, donations: &[Donation]) -> Result<Outputs> {

@@ -1,8 +1,8 @@
 //! Tests epilogues of convolutions, which run once on each element of the result.
 
+use crate::gemm::{Arithmetic, Epilogue};
 use crate::kernel::KernelCode;
 use crate::library::run_with;
-use crate::product::{Arithmetic, Epilogue};
 use ms_core::exec::EpilogueWords;
 use ms_core::ir::{Kernel, LoopWords};
 use ms_core::lower::image_axes;
@@ -52,15 +52,15 @@ pub fn negated(arithmetic: Arithmetic, attrs: &Attrs, inputs: [&Array; 2]) -> Op
     let out = Array::full(&shape, Scalar::Float(7.0), ty.dtype);
     let size = ty.dtype.size();
     let strides = Layout::contiguous(&axes).strides().iter().map(|it| (it * size as isize) as u64).collect::<Vec<_>>();
-    let mut block: Vec<u64> = axes.iter().map(|&it| it as u64).collect();
+    let mut arguments: Vec<u64> = axes.iter().map(|&it| it as u64).collect();
     for _ in 0..2 {
-        block.push(out.device_ptr() as u64);
-        block.extend(&strides);
+        arguments.push(out.device_ptr() as u64);
+        arguments.extend(&strides);
     }
     let words = EpilogueWords { loops: LoopWords::of(&kernel), axes: axes.len(), result: None, by_rows: false };
     let code = Negate { loops: axes.len(), size };
     let to = std::slice::from_ref(&out);
-    let epilogue = Epilogue { code: &code, block: &block, words };
+    let epilogue = Epilogue { code: &code, arguments: &arguments, words };
     // SAFETY: the output has the type of the type rule, and only this call accesses it. The kernel writes each of its
     // elements.
     unsafe { run_with(arithmetic, ops::CONV.op(), attrs, &inputs, to, &[epilogue]) }.expect("there is memory");

@@ -1,13 +1,13 @@
 //! Tests convolutions and their gradients bit by bit against the specified order of sums.
 
-mod blocked;
+mod brgemm;
+mod engines;
 mod epilogues;
-mod units;
 mod winograd;
 
 use super::super::run;
+use crate::gemm::{Arithmetic, Engine};
 use crate::isa::Isa;
-use crate::product::{Arithmetic, Units};
 use crate::threads;
 use ms_core::ir::Precision;
 use ms_core::ops::{self, OpDef};
@@ -92,7 +92,7 @@ impl Case {
     }
 
     /// Computes backward-data; the summands of taps are added in `dtype`.
-    fn input_grad(&self, g: &[f64], w: &[f64], dtype: DType, sum: Sum<'_>) -> Vec<f64> {
+    fn backward_data(&self, g: &[f64], w: &[f64], dtype: DType, sum: Sum<'_>) -> Vec<f64> {
         let [_, channels, height, width] = self.w;
         let (result, outputs) = (self.output(), self.w[0] / self.groups);
         let element = |[image, channel, row, column]: [usize; 4]| {
@@ -114,7 +114,7 @@ impl Case {
         all(self.x).map(element).collect()
     }
 
-    fn weight_grad(&self, x: &[f64], g: &[f64], sum: Sum<'_>) -> Vec<f64> {
+    fn backward_weights(&self, x: &[f64], g: &[f64], sum: Sum<'_>) -> Vec<f64> {
         let result = self.output();
         let element = |[output, channel, i, j]: [usize; 4]| {
             let first = output / (self.w[0] / self.groups) * self.w[1];
@@ -138,8 +138,8 @@ impl Case {
         let [wide_x, wide_w, wide_g] = [x, w, g].map(wide);
         [
             (&ops::CONV, self.attrs(&[]), [x, w], self.forward(&wide_x, &wide_w, sum)),
-            (&ops::CONV_INPUT_GRAD, self.attrs(&self.x[2..]), [g, w], self.input_grad(&wide_g, &wide_w, dtype, sum)),
-            (&ops::CONV_WEIGHT_GRAD, self.attrs(&self.w[2..]), [x, g], self.weight_grad(&wide_x, &wide_g, sum)),
+            (&ops::CONV_INPUT_GRAD, self.attrs(&self.x[2..]), [g, w], self.backward_data(&wide_g, &wide_w, dtype, sum)),
+            (&ops::CONV_WEIGHT_GRAD, self.attrs(&self.w[2..]), [x, g], self.backward_weights(&wide_x, &wide_g, sum)),
         ]
     }
 }
@@ -216,7 +216,7 @@ fn check(def: &'static OpDef, attrs: &Attrs, inputs: [&Array; 2], want: &[f64]) 
     for isa in Isa::ALL.into_iter().filter(|it| it.is_supported()) {
         check_with(Arithmetic::new(isa, Precision::Strict), def, attrs, inputs, want);
     }
-    check_with(Arithmetic::new(Isa::detect(), Precision::Medium).on(Units::None), def, attrs, inputs, want);
+    check_with(Arithmetic::new(Isa::detect(), Precision::Medium).on(Engine::None), def, attrs, inputs, want);
 }
 
 #[test]

@@ -1,35 +1,35 @@
 //! Tests Winograd convolution bit by bit against plain loops, and within bounds against exact sums.
 
-use super::units::{Shapes, errors, operands, ops_of};
+use super::engines::{Shapes, errors, operands, ops_of};
 use super::{Case, PLAIN, all, check_with, flat, numbers, ordered, result, wide};
+use crate::gemm::engine_tests::threads::hash;
+use crate::gemm::{Arithmetic, CHUNK, Elements};
 use crate::isa::Isa;
 use crate::library::conv::Conv;
 use crate::library::conv::winograd::Winograd;
 use crate::library::epilogues::Epilogues;
-use crate::product::unit_tests::threads::hash;
-use crate::product::{Arithmetic, CHUNK, Elements};
 use crate::threads;
 use ms_core::ir::Precision;
 use ms_core::ops;
 use ms_core::tensor::{Array, DType, Parameter, Scalar, Tensor};
 use std::array::from_fn;
 
-/// Transforms the rows and columns of a square tile; columns first if `down_first`.
+/// Transforms the rows and columns of a tile; columns first if `down_first`.
 fn both<const N: usize, const M: usize>(
     x: [[f32; N]; N],
     down_first: bool,
     f: fn([f32; N]) -> [f32; M],
 ) -> [[f32; M]; M] {
-    fn turned<const N: usize, const M: usize>(x: [[f32; N]; M]) -> [[f32; M]; N] {
+    fn transposed<const N: usize, const M: usize>(x: [[f32; N]; M]) -> [[f32; M]; N] {
         from_fn(|i| from_fn(|j| x[j][i]))
     }
     match down_first {
-        true => turned(turned(x).map(f)).map(f),
-        false => turned(turned(x.map(f)).map(f)),
+        true => transposed(transposed(x).map(f)).map(f),
+        false => transposed(transposed(x.map(f)).map(f)),
     }
 }
 
-fn patch(d: [f32; 4]) -> [f32; 4] {
+fn input_tile(d: [f32; 4]) -> [f32; 4] {
     [d[0] - d[2], d[1] + d[2], d[2] - d[1], d[1] - d[3]]
 }
 
@@ -37,7 +37,7 @@ fn filter(g: [f32; 3]) -> [f32; 4] {
     [g[0], (g[0] + g[2] + g[1]) * 0.5, (g[0] + g[2] - g[1]) * 0.5, g[2]]
 }
 
-fn square(m: [f32; 4]) -> [f32; 2] {
+fn output_tile(m: [f32; 4]) -> [f32; 2] {
     [m[0] + m[1] + m[2], m[1] - m[2] - m[3]]
 }
 
@@ -51,13 +51,13 @@ fn weight(m: [f32; 4]) -> [f32; 3] {
 }
 
 impl Case {
-    /// Computes backward-weights by the algorithm; `lines_of_chain` returns the rows of patches of each accumulation
-    /// chain.
-    fn weights_in_squares(&self, x: &[f64], g: &[f64], lines_of_chain: impl Fn(usize) -> Vec<usize>) -> Vec<f64> {
+    /// Computes backward-weights by the algorithm; `tile_rows_of_chain` returns the rows of input tiles of each
+    /// accumulation chain.
+    fn weights_in_tiles(&self, x: &[f64], g: &[f64], tile_rows_of_chain: impl Fn(usize) -> Vec<usize>) -> Vec<f64> {
         let shape = self.output();
         let [batch, _, rows, columns] = shape;
-        let [lines, of_line] = [batch * rows.div_ceil(2), columns.div_ceil(2)];
-        let chains = lines_of_chain(lines);
+        let [tile_rows, of_tile_row] = [batch * rows.div_ceil(2), columns.div_ceil(2)];
+        let chains = tile_rows_of_chain(tile_rows);
         let [outputs, channels, ..] = self.w;
         let mut out = vec![0.0; self.w.iter().product()];
         for [output, channel, ..] in all([outputs, channels, 1, 1]) {
@@ -71,18 +71,18 @@ impl Case {
                     let [i, j] = [2 * row + i, 2 * column + j];
                     if i < rows && j < columns { g[flat(shape, [image, output, i, j])] as f32 } else { 0.0 }
                 };
-                let [patch, square] = [
-                    both(from_fn(|i| from_fn(|j| element(i, j))), false, patch),
+                let [input_tile, output_tile] = [
+                    both(from_fn(|i| from_fn(|j| element(i, j))), false, input_tile),
                     both(from_fn(|i| from_fn(|j| of_window(i, j))), false, gradient),
                 ];
-                from_fn::<_, 16, _>(|at| (patch[at / 4][at % 4].into(), square[at / 4][at % 4].into()))
+                from_fn::<_, 16, _>(|at| (input_tile[at / 4][at % 4].into(), output_tile[at / 4][at % 4].into()))
             };
             let mut sums = [0f32; 16];
             let mut at = 0;
             for some in &chains {
-                let places = (at..at + some).flat_map(|it| (0..of_line).map(move |column| [it, column]));
-                let patches = places.map(|[it, j]| transformed([it / rows.div_ceil(2), it % rows.div_ceil(2), j]));
-                let terms: Vec<[(f64, f64); 16]> = patches.collect();
+                let places = (at..at + some).flat_map(|it| (0..of_tile_row).map(move |column| [it, column]));
+                let input_tiles = places.map(|[it, j]| transformed([it / rows.div_ceil(2), it % rows.div_ceil(2), j]));
+                let terms: Vec<[(f64, f64); 16]> = input_tiles.collect();
                 for terms in terms.chunks(CHUNK) {
                     for (number, sum) in sums.iter_mut().enumerate() {
                         *sum += ordered(&terms.iter().map(|it| it[number]).collect(), DType::F32) as f32;
@@ -99,7 +99,7 @@ impl Case {
     }
 
     /// Computes the convolution by the algorithm, in the specified order of sums.
-    fn in_squares(&self, x: &[f64], w: &[f64]) -> Vec<f64> {
+    fn in_tiles(&self, x: &[f64], w: &[f64]) -> Vec<f64> {
         let shape = self.output();
         let [_, _, rows, columns] = shape;
         let channels = self.w[1];
@@ -112,15 +112,15 @@ impl Case {
                     self.element(x, [image, first + channel], window, [0; 2]) as f32
                 };
                 let weight = |i: usize, j: usize| w[flat(self.w, [output, channel, i, j])] as f32;
-                let [patch, filter] = [
-                    both(from_fn(|i| from_fn(|j| element(i, j))), false, patch),
+                let [input_tile, filter] = [
+                    both(from_fn(|i| from_fn(|j| element(i, j))), false, input_tile),
                     both(from_fn(|i| from_fn(|j| weight(i, j))), true, filter),
                 ];
-                from_fn::<_, 16, _>(|at| (patch[at / 4][at % 4].into(), filter[at / 4][at % 4].into()))
+                from_fn::<_, 16, _>(|at| (input_tile[at / 4][at % 4].into(), filter[at / 4][at % 4].into()))
             };
             let terms: Vec<[(f64, f64); 16]> = (0..channels).map(transformed).collect();
             let sum = |at: usize| ordered(&terms.iter().map(|it| it[at]).collect(), DType::F32) as f32;
-            let windows = both(from_fn(|i| from_fn(|j| sum(4 * i + j))), true, square);
+            let windows = both(from_fn(|i| from_fn(|j| sum(4 * i + j))), true, output_tile);
             for [i, j, ..] in all([2, 2, 1, 1]).filter(|it| 2 * row + it[0] < rows && 2 * column + it[1] < columns) {
                 out[flat(shape, [image, output, 2 * row + i, 2 * column + j])] = windows[i][j].into();
             }
@@ -131,7 +131,7 @@ impl Case {
     /// Returns the convolution that is the backward-data of this one, with rotated filters, and its weights.
     fn of_gradient(&self, w: &[f64]) -> (Case, Vec<f64>) {
         let [outputs, channels] = [self.w[0] / self.groups, self.w[1]];
-        let turned = [channels * self.groups, outputs, 3, 3];
+        let rotated = [channels * self.groups, outputs, 3, 3];
         let weight = |[channel, output, i, j]: [usize; 4]| {
             let (group, channel) = (channel / channels, channel % channels);
             w[flat(self.w, [group * outputs + output, channel, 2 - i, 2 - j])]
@@ -139,38 +139,38 @@ impl Case {
         let before = self.before.map(|it| 2 - it);
         let x = self.output();
         let after = from_fn(|axis| self.x[2 + axis] + 2 - x[2 + axis] - before[axis]);
-        (Case { x, w: turned, before, after, ..*self }, all(turned).map(weight).collect())
+        (Case { x, w: rotated, before, after, ..*self }, all(rotated).map(weight).collect())
     }
 }
 
 /// Runs the algorithm, whatever the sizes are.
 fn computed(isa: Isa, case: &Case, [x, w]: [&Array; 2], is_gradient: bool) -> Vec<f64> {
     let conv = Conv::new(&case.attrs(&[]), &case.x, &case.w, &case.output());
-    let it = Winograd::of(&conv, isa, is_gradient).expect("the kernel has three by three elements");
+    let it = Winograd::new(&conv, isa, is_gradient).expect("the kernel has three by three elements");
     let shape = if is_gradient { case.x } else { case.output() };
     let mut out = Array::full(&shape, Scalar::Float(7.0), DType::F32);
     let [x, w] = [x, w].map(|it| it.on_host().expect("the elements are readable"));
     let epilogues = Epilogues::new(&[], &shape);
     let x = x.as_slice::<f32>().expect("they are dense");
-    it.compute(x, Elements::of(&w), out.as_mut_slice(), epilogues).expect("there is memory");
+    it.compute(x, Elements::from_array(&w), out.as_mut_slice(), epilogues).expect("there is memory");
     wide(&out)
 }
 
 /// Computes backward-weights by the algorithm, whatever the sizes are.
 fn computed_weights(isa: Isa, case: &Case, [x, g]: [&Array; 2]) -> Vec<f64> {
     let conv = Conv::new(&case.attrs(&[]), &case.x, &case.w, &case.output());
-    let it = Winograd::of(&conv, isa, false).expect("the kernel has three by three elements");
+    let it = Winograd::new(&conv, isa, false).expect("the kernel has three by three elements");
     let mut out = Array::full(&case.w, Scalar::Float(7.0), DType::F32);
     let [x, g] = [x, g].map(|it| it.on_host().expect("the elements are readable"));
     let [x, g] = [&x, &g].map(|it| it.as_slice::<f32>().expect("they are dense"));
-    it.compute_weights(x, g, out.as_mut_slice()).expect("there is memory");
+    it.compute_backward_weights(x, g, out.as_mut_slice()).expect("there is memory");
     wide(&out)
 }
 
-/// Returns the numbers of rows of patches of each chain: about equal, with at most 1,024 patches.
-fn chains(lines: usize, of_line: usize) -> Vec<usize> {
-    let parts = lines.div_ceil((1024 / of_line).max(1));
-    (0..parts).map(|it| (it + 1) * lines / parts - it * lines / parts).collect()
+/// Returns the numbers of rows of input tiles of each chain: about equal, with at most 1,024 input tiles.
+fn chains(tile_rows: usize, of_tile_row: usize) -> Vec<usize> {
+    let parts = tile_rows.div_ceil((1024 / of_tile_row).max(1));
+    (0..parts).map(|it| (it + 1) * tile_rows / parts - it * tile_rows / parts).collect()
 }
 
 fn isas() -> impl Iterator<Item = Isa> {
@@ -178,17 +178,17 @@ fn isas() -> impl Iterator<Item = Isa> {
 }
 
 const CASES: [Case; 9] = [
-    // One patch; an odd number of output positions along both axes, several images, and channels that do not fill a
-    // panel.
+    // One input tile; an odd number of output positions along both axes, several images, and channels that do not fill
+    // a panel.
     Case { x: [1, 1, 4, 4], w: [1, 1, 3, 3], ..PLAIN },
     Case { x: [3, 5, 9, 7], w: [13, 5, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN },
     // Padding on some sides only, and wider than a window.
     Case { x: [2, 3, 6, 5], w: [4, 3, 3, 3], before: [2, 0], after: [0, 2], ..PLAIN },
     Case { x: [1, 2, 1, 2], w: [3, 2, 3, 3], before: [2; 2], after: [4; 2], ..PLAIN },
-    // Groups; rows of more patches than are transformed at once.
+    // Groups; rows of more input tiles than are transformed at once.
     Case { x: [2, 6, 5, 8], w: [26, 3, 3, 3], before: [1; 2], after: [1; 2], groups: 2, ..PLAIN },
     Case { x: [1, 4, 6, 75], w: [14, 4, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN },
-    // Tasks of rows of patches, with parts of images; more than a chunk of channels.
+    // Tasks of rows of input tiles, with parts of images; more than a chunk of channels.
     Case { x: [3, 40, 34, 38], w: [14, 40, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN },
     Case { x: [1, 1026, 5, 6], w: [3, 1026, 3, 3], before: [1, 0], ..PLAIN },
     // More output channels than are transformed at once.
@@ -196,14 +196,14 @@ const CASES: [Case; 9] = [
 ];
 
 #[test]
-fn sums_are_in_squares() {
+fn sums_are_in_tiles() {
     for (number, case) in CASES.iter().enumerate() {
         let [x, w, g] = operands(case, DType::F32);
         let [wide_x, wide_w, wide_g] = [&x, &w, &g].map(wide);
-        let want = case.in_squares(&wide_x, &wide_w);
+        let want = case.in_tiles(&wide_x, &wide_w);
         let of_gradient = (case.before.iter().chain(&case.after).all(|it| *it <= 2)).then(|| {
-            let (other, turned) = case.of_gradient(&wide_w);
-            other.in_squares(&wide_g, &turned)
+            let (other, rotated) = case.of_gradient(&wide_w);
+            other.in_tiles(&wide_g, &rotated)
         });
         for isa in isas() {
             for alone in [false, true] {
@@ -220,16 +220,16 @@ fn sums_are_in_squares() {
 }
 
 #[test]
-fn gradients_for_weights_are_in_squares() {
+fn backward_weights_is_in_tiles() {
     let more = [
-        // Several chains, with parts of images; a row with more patches than a chain has.
+        // Several chains, with parts of images; a row with more input tiles than a chain has.
         Case { x: [3, 2, 34, 79], w: [3, 2, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN },
         Case { x: [2, 1, 3, 2100], w: [2, 1, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN },
     ];
     for (number, case) in CASES.iter().chain(&more).enumerate() {
         let [x, _, g] = operands(case, DType::F32);
-        let of_line = case.output()[3].div_ceil(2);
-        let want = case.weights_in_squares(&wide(&x), &wide(&g), |lines| chains(lines, of_line));
+        let of_tile_row = case.output()[3].div_ceil(2);
+        let want = case.weights_in_tiles(&wide(&x), &wide(&g), |tile_rows| chains(tile_rows, of_tile_row));
         for isa in isas() {
             for alone in [false, true] {
                 let compute = || computed_weights(isa, case, [&x, &g]);
@@ -249,13 +249,13 @@ fn relaxed() -> Arithmetic {
 
 /// A program's convolutions use Winograd, with their epilogues, where it is permitted and faster.
 #[test]
-fn large_convolutions_are_in_squares() {
+fn large_convolutions_are_in_tiles() {
     let [x, w, g] = operands(&LARGE, DType::F32);
     let [wide_x, wide_w, wide_g] = [&x, &w, &g].map(wide);
-    let want = LARGE.in_squares(&wide_x, &wide_w);
-    let (other, turned) = LARGE.of_gradient(&wide_w);
-    let of_gradient = other.in_squares(&wide_g, &turned);
-    let of_weights = LARGE.weights_in_squares(&wide_x, &wide_g, |lines| chains(lines, LARGE.x[3] / 2));
+    let want = LARGE.in_tiles(&wide_x, &wide_w);
+    let (other, rotated) = LARGE.of_gradient(&wide_w);
+    let of_gradient = other.in_tiles(&wide_g, &rotated);
+    let of_weights = LARGE.weights_in_tiles(&wide_x, &wide_g, |tile_rows| chains(tile_rows, LARGE.x[3] / 2));
     for isa in isas().filter(|it| *it != Isa::Interp) {
         let arithmetic = Arithmetic::new(isa, Precision::Highest);
         check_with(arithmetic, &ops::CONV, &LARGE.attrs(&[]), [&x, &w], &want);
@@ -268,13 +268,13 @@ fn large_convolutions_are_in_squares() {
 
 /// Sizes for which the other algorithms are faster.
 #[test]
-fn the_way_that_takes_least_time() {
+fn winograd_runs_where_it_is_faster() {
     // Images, input channels, output channels, and size; whether Winograd is faster for the convolution, and for
     // backward-data.
     let cases = [
         ([1, 64, 64, 56], [true, true]),
         ([1, 256, 256, 14], [true, true]),
-        // Few patches for large filters, few channels, and many output positions on padding.
+        // Few input tiles for large filters, few channels, and many output positions on padding.
         ([1, 512, 512, 7], [false, false]),
         ([32, 16, 16, 12], [false, false]),
         ([8, 128, 128, 4], [true, false]),
@@ -284,8 +284,9 @@ fn the_way_that_takes_least_time() {
         let x = [batch, channels, size, size];
         let case = Case { x, w: [outputs, channels, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN };
         let conv = Conv::new(&case.attrs(&[]), &case.x, &case.w, &case.output());
-        let pays = |is_gradient| Winograd::of(&conv, Isa::Avx2, is_gradient).is_some_and(|it| it.pays());
-        assert_eq!([false, true].map(pays), want, "{x:?}");
+        let is_profitable =
+            |is_gradient| Winograd::new(&conv, Isa::Avx2, is_gradient).is_some_and(|it| it.is_profitable());
+        assert_eq!([false, true].map(is_profitable), want, "{x:?}");
     }
     // Other kernels, strides, dilation, and padding that backward-data cannot have.
     let others = [
@@ -296,8 +297,8 @@ fn the_way_that_takes_least_time() {
     ];
     for (number, case) in others.iter().enumerate() {
         let conv = Conv::new(&case.attrs(&[]), &case.x, &case.w, &case.output());
-        assert_eq!(Winograd::of(&conv, Isa::Avx2, false).is_some(), number == 3, "{number}");
-        assert!(Winograd::of(&conv, Isa::Avx2, true).is_none(), "{number}");
+        assert_eq!(Winograd::new(&conv, Isa::Avx2, false).is_some(), number == 3, "{number}");
+        assert!(Winograd::new(&conv, Isa::Avx2, true).is_none(), "{number}");
     }
 }
 
@@ -329,12 +330,12 @@ fn errors_are_about_those_of_chains() {
                 operands.iter_mut().for_each(|it| it.as_mut_slice::<f32>().iter_mut().for_each(|it| *it = it.abs()));
             }
             let strict = Arithmetic::new(Isa::detect(), Precision::Strict);
-            let [chains, squares] = [strict, relaxed()].map(|it| errors(it, def, &attrs, operands.each_ref()));
+            let [chains, winograd] = [strict, relaxed()].map(|it| errors(it, def, &attrs, operands.each_ref()));
             let name = def.name();
-            println!("{name} of {shapes:?}, positive: {is_positive}: strict {chains:?}, in squares {squares:?}");
+            println!("{name} of {shapes:?}, positive: {is_positive}: strict {chains:?}, in squares {winograd:?}");
             let is_of_weights = def.op() == ops::CONV_WEIGHT_GRAD.op();
             let bounds = if is_of_weights { OF_WEIGHTS } else { BOUNDS }[usize::from(is_positive)];
-            assert!(squares[0] <= bounds[0] && squares[1] <= bounds[1], "{name}: {squares:?}, not {bounds:?}");
+            assert!(winograd[0] <= bounds[0] && winograd[1] <= bounds[1], "{name}: {winograd:?}, not {bounds:?}");
         }
     }
 }
@@ -374,7 +375,7 @@ fn elements_that_are_too_large() {
 
 /// A parameter's filters are transformed once for each op, and have the same bits.
 #[test]
-fn kept_filters_change_no_bit() {
+fn cached_filters_change_no_bit() {
     let [x, w, g] = operands(&LARGE, DType::F32);
     let ops = &LARGE.ops([&x, &w, &g], &|_| 0.0)[..2];
     let all = || ops.iter().map(|(def, attrs, inputs, _)| hash(&result(relaxed(), def, attrs, *inputs)));

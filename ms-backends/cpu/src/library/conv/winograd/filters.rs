@@ -1,8 +1,8 @@
 //! Transforms filters: for one call, or cached with a parameter.
 
-use super::transforms::{COMPONENTS, LANES, Transforms, turned};
+use super::transforms::{COMPONENTS, LANES, Transforms, rotated};
 use super::{TAPS, Winograd};
-use crate::product::{Counted, Elements, Matrix, Place, Shared, keep};
+use crate::gemm::{CacheBytes, Elements, Matrix, PackedKey, Shared, cache};
 use crate::threads;
 use ms_core::error::Result;
 use ms_core::tensor::{Array, DType};
@@ -46,15 +46,15 @@ impl Sizes {
 /// The memory of transformed filters: of one call, or cached.
 enum Room {
     Own(Array),
-    Kept(Arc<Kept>),
+    Cached(Arc<CachedFilters>),
 }
 
 /// Transformed filters that a parameter storage caches.
-struct Kept {
-    place: Place,
+struct CachedFilters {
+    key: PackedKey,
     of: Sizes,
     room: Array,
-    _counted: Counted,
+    _bytes: CacheBytes,
 }
 
 impl Filters {
@@ -62,19 +62,19 @@ impl Filters {
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for them.
-    pub fn of(conv: &Winograd, transforms: Transforms, weights: Elements<'_, f32>) -> Result<Self> {
+    pub fn new(conv: &Winograd, transforms: Transforms, weights: Elements<'_, f32>) -> Result<Self> {
         let &Winograd { groups, outputs, channels, is_gradient, .. } = conv;
         let of = Sizes { groups, outputs, channels, is_gradient };
-        let kept = weights.held().and_then(|block| {
+        let cached = weights.held().and_then(|block| {
             let matrix = Matrix::dense(weights.all.as_ptr(), TAPS).in_bytes();
-            let place = Place::of(block, matrix, [weights.all.len() / TAPS, TAPS], DType::F32);
-            let is_same = |it: &Kept| it.place == place && it.of == of;
-            keep(block, of.len() * size_of::<f32>(), is_same, |counted| {
-                Ok(Kept { place, of, room: transform(transforms, weights.all, of)?, _counted: counted })
+            let key = PackedKey::new(block, matrix, [weights.all.len() / TAPS, TAPS], DType::F32);
+            let is_same = |it: &CachedFilters| it.key == key && it.of == of;
+            cache(block, of.len() * size_of::<f32>(), is_same, |bytes| {
+                Ok(CachedFilters { key, of, room: transform(transforms, weights.all, of)?, _bytes: bytes })
             })
         });
-        let room = match kept {
-            Some(kept) => Room::Kept(kept),
+        let room = match cached {
+            Some(cached) => Room::Cached(cached),
             None => Room::Own(transform(transforms, weights.all, of)?),
         };
         Ok(Self { room, of })
@@ -85,9 +85,9 @@ impl Filters {
     pub fn from(&self, group: usize, component: usize, output: usize) -> (*const f32, [usize; 2]) {
         let room = match &self.room {
             Room::Own(room) => room,
-            Room::Kept(kept) => &kept.room,
+            Room::Cached(cached) => &cached.room,
         };
-        let component = if self.of.is_gradient { turned(component) } else { component };
+        let component = if self.of.is_gradient { rotated(component) } else { component };
         let at = (group * COMPONENTS + component) * self.of.component() + output * self.of.row();
         (room.device_ptr().cast_const().cast::<f32>().wrapping_add(at), [self.of.row(), 1])
     }

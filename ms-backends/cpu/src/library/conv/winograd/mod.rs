@@ -3,30 +3,30 @@
 //! The transform matrices are from A. Lavin and S. Gray, "Fast Algorithms for Convolutional Neural Networks", 2015
 //! (arXiv 1509.09308), section 4.1.
 //!
-//! The result is computed in tiles of two by two output positions, called squares, from overlapping tiles of four by
-//! four elements, called patches. Patches and filters are transformed to sixteen components each ([`transforms`]). Each
-//! component's products of patches and filters are summed over input channels, in accumulation chains. The sixteen sums
-//! of a square are transformed to its output positions. So a square takes 16 products for each pair of channels instead
-//! of 36.
+//! The result is computed in output tiles of two by two positions, from overlapping input tiles of four by four
+//! elements. Input tiles and filters are transformed to sixteen components each ([`transforms`]). Each component's
+//! products of input tiles and filters are summed over input channels, in accumulation chains. The sixteen sums of an
+//! output tile are transformed to its output positions. So an output tile takes 16 products for each pair of channels
+//! instead of 36.
 //!
 //! Backward-data is such a convolution too: of the gradient and the filters rotated by 180°, with input and output
-//! channels exchanged. Backward-weights is F(3x3, 2x2), with the same patches ([`weights`]).
+//! channels exchanged. Backward-weights is F(3x3, 2x2), with the same input tiles ([`backward_weights`]).
 //!
 //! Transforms only add, and halve filters. Errors are similar to a direct chain, as the chains are a ninth as long. But
 //! transforms add numbers that cancel later, where infinities would become NaN. So all elements must be finite and
 //! small enough.
 
+mod backward_weights;
 mod filters;
 mod planes;
 mod transforms;
 mod vector;
-mod weights;
 
 use super::Conv;
 use super::vector::{Chains, Direct, Loops, OUTPUTS};
+use crate::gemm::{Arithmetic, Elements, Shared};
 use crate::isa::Isa;
 use crate::library::epilogues::Epilogues;
-use crate::product::{Arithmetic, Elements, Shared};
 use crate::threads;
 use filters::Filters;
 use ms_core::error::Result;
@@ -35,7 +35,7 @@ use ms_core::tensor::{Array, DType, try_filled, try_room};
 use planes::Planes;
 use std::ops::Range;
 use std::slice::from_raw_parts_mut;
-use transforms::{COMPONENTS, LANES, Places, Transforms};
+use transforms::{COMPONENTS, LANES, TileLayout, Transforms};
 
 /// Number of rows or columns of a filter.
 const KERNEL: usize = 3;
@@ -43,11 +43,11 @@ const KERNEL: usize = 3;
 /// Number of weights of a filter.
 const TAPS: usize = KERNEL * KERNEL;
 
-/// Number of rows or columns of a square, which is the distance between patches.
-const SIDE: usize = 2;
+/// Number of rows or columns of an output tile, which is the distance between input tiles.
+const OUTPUT_TILE: usize = 2;
 
-/// Cost of transforming a component of a patch or a sum, in products.
-const PATCH_COST: usize = 15;
+/// Cost of transforming a component of an input tile or a sum, in products.
+const TILE_COST: usize = 15;
 
 /// Cost of transforming, writing and reading a filter, in products.
 const FILTER_COST: usize = 256;
@@ -55,10 +55,10 @@ const FILTER_COST: usize = 256;
 /// Number of bytes that are read in the time of a product.
 const BYTES_PER_PRODUCT: usize = 2;
 
-/// Maximum size in bytes of a task's transformed patches, of which one component stays in the L2 cache.
+/// Maximum size in bytes of a task's transformed input tiles, of which one component stays in the L2 cache.
 const TASK_BYTES: usize = 2 << 20;
 
-/// Maximum size in bytes of all transformed patches, where tasks share them.
+/// Maximum size in bytes of all transformed input tiles, where tasks share them.
 const SHARED_BYTES: usize = 32 << 20;
 
 /// Number of panels of output channels whose sums are transformed at once.
@@ -90,7 +90,7 @@ struct Axis {
 
 impl Axis {
     /// Returns the axis of a convolution or of its backward-data; `None` if Winograd cannot compute it.
-    fn of(axis: &WindowAxis, is_gradient: bool) -> Option<Self> {
+    fn new(axis: &WindowAxis, is_gradient: bool) -> Option<Self> {
         let &WindowAxis { input, output, before, .. } = axis;
         let is_plain = (axis.kernel, axis.stride, axis.dilation) == (KERNEL, 1, 1);
         match is_gradient {
@@ -107,23 +107,23 @@ impl Axis {
         end.saturating_sub(first)
     }
 
-    /// Returns the number of patches along the axis.
-    fn patches(self) -> usize {
-        self.output.div_ceil(SIDE)
+    /// Returns the number of input tiles along the axis.
+    fn input_tiles(self) -> usize {
+        self.output.div_ceil(OUTPUT_TILE)
     }
 }
 
-/// Rows of patches, numbered over all images.
-type Lines = Range<usize>;
+/// Rows of input tiles, numbered over all images.
+type TileRows = Range<usize>;
 
 impl Winograd {
     /// Returns the Winograd form of a convolution or of its backward-data; `None` if there is none.
-    pub fn of(conv: &Conv, isa: Isa, is_gradient: bool) -> Option<Self> {
+    pub fn new(conv: &Conv, isa: Isa, is_gradient: bool) -> Option<Self> {
         let [first, rows, columns] = conv.windows.axes();
         let is_plane = [first.kernel, first.input, first.output] == [1; 3];
         let [channels, outputs] =
             if is_gradient { [conv.outputs, conv.channels] } else { [conv.channels, conv.outputs] };
-        let [rows, columns] = [Axis::of(rows, is_gradient)?, Axis::of(columns, is_gradient)?];
+        let [rows, columns] = [Axis::new(rows, is_gradient)?, Axis::new(columns, is_gradient)?];
         let it = Self { isa, batch: conv.batch, groups: conv.groups, channels, outputs, rows, columns, is_gradient };
         is_plane.then_some(it)
     }
@@ -132,7 +132,7 @@ impl Winograd {
     /// faster, and accurate for these elements. Otherwise returns `false`.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for transformed patches and filters.
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for transformed input tiles and filters.
     pub fn run<T: Direct>(
         conv: &Conv,
         arithmetic: Arithmetic,
@@ -141,10 +141,12 @@ impl Winograd {
         out: &mut [T],
         epilogues: Epilogues<'_>,
     ) -> Result<bool> {
-        let (Some(x), Some(weights)) = (x.of_f32(), weights.of_f32()) else { return Ok(false) };
-        let it = Self::of(conv, arithmetic.isa, is_gradient);
-        let Some(it) = it.filter(|it| it.pays() && it.allows(arithmetic, x, weights)) else { return Ok(false) };
-        // SAFETY: `of_f32` has checked that `T` is f32.
+        let (Some(x), Some(weights)) = (x.as_f32(), weights.as_f32()) else { return Ok(false) };
+        let it = Self::new(conv, arithmetic.isa, is_gradient);
+        let Some(it) = it.filter(|it| it.is_profitable() && it.allows(arithmetic, x, weights)) else {
+            return Ok(false);
+        };
+        // SAFETY: `as_f32` has checked that `T` is f32.
         let out = unsafe { from_raw_parts_mut(out.as_mut_ptr().cast(), out.len()) };
         it.compute(x.all, weights, out, epilogues)?;
         Ok(true)
@@ -154,24 +156,26 @@ impl Winograd {
     /// returns `false`.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for transformed patches and sums.
-    pub fn run_weights<T: Direct>(
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for transformed input tiles and sums.
+    pub fn run_backward_weights<T: Direct>(
         conv: &Conv,
         arithmetic: Arithmetic,
         [x, g]: [Elements<'_, T>; 2],
         out: &mut [T],
     ) -> Result<bool> {
-        let (Some(x), Some(g)) = (x.of_f32(), g.of_f32()) else { return Ok(false) };
-        let it = Self::of(conv, arithmetic.isa, false);
-        let Some(it) = it.filter(|it| it.pays_for_weights() && it.allows(arithmetic, x, g)) else { return Ok(false) };
-        // SAFETY: `of_f32` has checked that `T` is f32.
+        let (Some(x), Some(g)) = (x.as_f32(), g.as_f32()) else { return Ok(false) };
+        let it = Self::new(conv, arithmetic.isa, false);
+        let Some(it) = it.filter(|it| it.is_profitable_for_weights() && it.allows(arithmetic, x, g)) else {
+            return Ok(false);
+        };
+        // SAFETY: `as_f32` has checked that `T` is f32.
         let out = unsafe { from_raw_parts_mut(out.as_mut_ptr().cast(), out.len()) };
-        it.compute_weights(x.all, g.all, out)?;
+        it.compute_backward_weights(x.all, g.all, out)?;
         Ok(true)
     }
 
     /// Whether Winograd is faster than the other algorithms; their backward-data skips products with padding.
-    pub fn pays(&self) -> bool {
+    pub fn is_profitable(&self) -> bool {
         let taps = |axis: Axis| match self.is_gradient {
             true => (0..KERNEL).map(|tap| axis.inside(tap)).sum(),
             false => KERNEL * axis.output,
@@ -182,20 +186,20 @@ impl Winograd {
     /// Whether Winograd is faster than `others` products for each pair of input and output channels. Its own products,
     /// its transforms and `work` are counted in products.
     fn is_faster(&self, work: usize, others: usize) -> bool {
-        let products = COMPONENTS * self.batch * self.patches();
-        // Each transform of a patch or square serves many pairs of channels.
-        let transforms = products * PATCH_COST / self.channels + products * PATCH_COST / self.outputs + FILTER_COST;
+        let products = COMPONENTS * self.batch * self.input_tiles();
+        // Each transform of an input tile or output tile serves many pairs of channels.
+        let transforms = products * TILE_COST / self.channels + products * TILE_COST / self.outputs + FILTER_COST;
         f32::has_vectors(self.isa) && 20 * (products + transforms + work) < 17 * others
     }
 
     /// Whether Winograd is permitted, and accurate for these elements.
     fn allows(&self, arithmetic: Arithmetic, a: Elements<'_, f32>, b: Elements<'_, f32>) -> bool {
-        arithmetic.allows_transforms() && a.range(self.isa).allows_differences(b.range(self.isa))
+        arithmetic.allows_winograd() && a.range(self.isa).allows_winograd(b.range(self.isa))
     }
 
-    /// Returns the number of patches of a channel plane.
-    fn patches(&self) -> usize {
-        self.rows.patches() * self.columns.patches()
+    /// Returns the number of input tiles of a channel plane.
+    fn input_tiles(&self) -> usize {
+        self.rows.input_tiles() * self.columns.input_tiles()
     }
 
     /// Returns the numbers of elements and of output positions of a channel plane.
@@ -203,12 +207,12 @@ impl Winograd {
         [self.rows.input * self.columns.input, self.rows.output * self.columns.output]
     }
 
-    /// Iterates over the images of some rows of patches: the image, and its rows of patches.
-    fn images(&self, lines: &Lines) -> impl Iterator<Item = (usize, Range<usize>)> {
-        let (of_image, lines) = (self.rows.patches(), lines.clone());
-        (lines.start / of_image..lines.end.div_ceil(of_image)).map(move |image| {
+    /// Iterates over the images of some rows of input tiles: the image, and its rows of input tiles.
+    fn images(&self, tile_rows: &TileRows) -> impl Iterator<Item = (usize, Range<usize>)> {
+        let (of_image, tile_rows) = (self.rows.input_tiles(), tile_rows.clone());
+        (tile_rows.start / of_image..tile_rows.end.div_ceil(of_image)).map(move |image| {
             let first = image * of_image;
-            (image, lines.start.max(first) - first..lines.end.min(first + of_image) - first)
+            (image, tile_rows.start.max(first) - first..tile_rows.end.min(first + of_image) - first)
         })
     }
 
@@ -218,35 +222,41 @@ impl Winograd {
     }
 
     /// Picks the partition with the shortest estimated time, and returns that time in products per vector lane.
-    fn cut(&self, lanes: usize) -> (Cut, usize) {
+    fn partition(&self, lanes: usize) -> (Partition, usize) {
         let (threads, size) = (threads::count(), size_of::<f32>());
-        let (lines, of_line) = (self.batch * self.rows.patches(), self.columns.patches());
+        let (tile_rows, of_tile_row) = (self.batch * self.rows.input_tiles(), self.columns.input_tiles());
         let filters = COMPONENTS * self.channels * self.outputs * size;
-        let patches = |lines: usize| (lines * of_line).next_multiple_of(lanes);
-        let bytes = |lines: usize| COMPONENTS * self.channels * patches(lines) * size;
+        let input_tiles = |tile_rows: usize| (tile_rows * of_tile_row).next_multiple_of(lanes);
+        let bytes = |tile_rows: usize| COMPONENTS * self.channels * input_tiles(tile_rows) * size;
         let read = |bytes: usize| bytes / BYTES_PER_PRODUCT;
-        let products = |lines: usize, outputs: usize| COMPONENTS * self.channels * outputs * patches(lines);
-        let of_lines = (1..=lines).take_while(|it| *it == 1 || bytes(*it) <= TASK_BYTES).map(|some| {
-            let rounds = lines.div_ceil(some).div_ceil(threads);
-            (Cut::Lines(some), rounds * (products(some, self.outputs) + read(filters)))
+        let products = |tile_rows: usize, outputs: usize| COMPONENTS * self.channels * outputs * input_tiles(tile_rows);
+        let of_tile_rows = (1..=tile_rows).take_while(|it| *it == 1 || bytes(*it) <= TASK_BYTES).map(|some| {
+            let rounds = tile_rows.div_ceil(some).div_ceil(threads);
+            (Partition::TileRows(some), rounds * (products(some, self.outputs) + read(filters)))
         });
-        let of_panels = (1..=PANELS).filter(|_| bytes(lines) <= SHARED_BYTES).map(|some| {
+        let of_panels = (1..=PANELS).filter(|_| bytes(tile_rows) <= SHARED_BYTES).map(|some| {
             let rounds = self.panels().div_ceil(some).div_ceil(threads);
             let outputs = self.outputs.min(some * OUTPUTS);
-            (Cut::Panels(some), rounds * (products(lines, outputs) + read(bytes(lines))) + read(filters) / threads)
+            (
+                Partition::Panels(some),
+                rounds * (products(tile_rows, outputs) + read(bytes(tile_rows))) + read(filters) / threads,
+            )
         });
-        of_lines.chain(of_panels).min_by_key(|it| it.1).expect("there is one line")
+        of_tile_rows.chain(of_panels).min_by_key(|it| it.1).expect("there is one line")
     }
 
     /// Estimates the nanoseconds of a group of all images.
     fn nanos(&self) -> usize {
-        self.batch * self.patches() * COMPONENTS * (self.channels * self.outputs / 48 + self.channels + self.outputs)
+        self.batch
+            * self.input_tiles()
+            * COMPONENTS
+            * (self.channels * self.outputs / 48 + self.channels + self.outputs)
     }
 
     /// Computes the convolution of `x` and `weights`, with epilogues.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for transformed patches and filters.
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for transformed input tiles and filters.
     pub fn compute(
         &self,
         x: &[f32],
@@ -254,41 +264,42 @@ impl Winograd {
         out: &mut [f32],
         epilogues: Epilogues<'_>,
     ) -> Result<()> {
-        let loops = f32::fitting(self.isa, |lanes| self.cut(lanes).1);
-        let transforms = Transforms::of(loops.lanes);
-        let filters = Filters::of(self, transforms, weights)?;
-        let (lines, nanos, cut) = (self.batch * self.rows.patches(), self.nanos(), self.cut(loops.lanes).0);
+        let loops = f32::fitting(self.isa, |lanes| self.partition(lanes).1);
+        let transforms = Transforms::with_lanes(loops.lanes);
+        let filters = Filters::new(self, transforms, weights)?;
+        let (tile_rows, nanos, partition) =
+            (self.batch * self.rows.input_tiles(), self.nanos(), self.partition(loops.lanes).0);
         let out = Shared::new(out.as_mut_ptr());
         for group in 0..self.groups {
             let of = Group { of: self, loops, transforms, filters: &filters, group, x };
-            match cut {
-                Cut::Lines(some) => {
-                    let tasks = lines.div_ceil(some);
+            match partition {
+                Partition::TileRows(some) => {
+                    let tasks = tile_rows.div_ceil(some);
                     threads::try_for_each(tasks, nanos, |task| {
-                        let some = task * lines / tasks..(task + 1) * lines / tasks;
-                        let patches = of.room(&some)?;
-                        let to = patches.device_ptr().cast();
-                        // SAFETY: `patches` has room for these rows of patches in all channels, and each task has its
-                        // own rows of the result.
+                        let some = task * tile_rows / tasks..(task + 1) * tile_rows / tasks;
+                        let input_tiles = of.room(&some)?;
+                        let to = input_tiles.device_ptr().cast();
+                        // SAFETY: `input_tiles` has room for these rows of input tiles in all channels, and each task
+                        // has its own rows of the result.
                         unsafe {
                             of.transform(&some, 0..self.channels, to)?;
                             of.multiply(&some, 0..self.panels(), to, out.get(), epilogues)
                         }
                     })?;
                 }
-                Cut::Panels(some) => {
-                    let all = 0..lines;
-                    let patches = of.room(&all)?;
-                    let to = Shared::new(patches.device_ptr().cast::<f32>());
+                Partition::Panels(some) => {
+                    let all = 0..tile_rows;
+                    let input_tiles = of.room(&all)?;
+                    let to = Shared::new(input_tiles.device_ptr().cast::<f32>());
                     threads::try_for_each(self.channels.div_ceil(LANES), nanos / 8, |part| {
                         let channels = part * LANES..self.channels.min((part + 1) * LANES);
-                        // SAFETY: `patches` has room for all rows of patches, and each task has its own channels of
-                        // them.
+                        // SAFETY: `input_tiles` has room for all rows of input tiles, and each task has its own
+                        // channels of them.
                         unsafe { of.transform(&all, channels, to.get()) }
                     })?;
                     threads::try_for_each(self.panels().div_ceil(some), nanos, |task| {
                         let panels = task * some..self.panels().min((task + 1) * some);
-                        // SAFETY: the previous loop has transformed all patches, and each task has its own output
+                        // SAFETY: the previous loop has transformed all input tiles, and each task has its own output
                         // channels.
                         unsafe { of.multiply(&all, panels, to.get(), out.get(), epilogues) }
                     })?;
@@ -301,10 +312,10 @@ impl Winograd {
 
 /// A partition into tasks.
 #[derive(Clone, Copy)]
-enum Cut {
-    /// Tasks have this number of rows of patches, which they transform themselves.
-    Lines(usize),
-    /// Tasks have this number of panels of output channels, and share all transformed patches.
+enum Partition {
+    /// Tasks have this number of rows of input tiles, which they transform themselves.
+    TileRows(usize),
+    /// Tasks have this number of panels of output channels, and share all transformed input tiles.
     Panels(usize),
 }
 
@@ -319,55 +330,56 @@ struct Group<'a> {
 }
 
 impl Group<'_> {
-    /// Returns the number of vectors of the patches of some rows.
-    fn vectors(&self, lines: &Lines) -> usize {
-        (lines.len() * self.of.columns.patches()).div_ceil(self.loops.lanes)
+    /// Returns the number of vectors of the input tiles of some rows.
+    fn vectors(&self, tile_rows: &TileRows) -> usize {
+        (tile_rows.len() * self.of.columns.input_tiles()).div_ceil(self.loops.lanes)
     }
 
-    /// Returns the distance between components of transformed patches, which puts them into different cache sets.
-    fn component(&self, lines: &Lines) -> usize {
-        self.vectors(lines) * self.of.channels * self.loops.lanes + LANES
+    /// Returns the distance between components of transformed input tiles, which puts them into different cache sets.
+    fn component(&self, tile_rows: &TileRows) -> usize {
+        self.vectors(tile_rows) * self.of.channels * self.loops.lanes + LANES
     }
 
-    /// Allocates the transformed patches of some rows: for each component and vector, the vectors of all channels.
-    fn room(&self, lines: &Lines) -> Result<Array> {
-        // SAFETY: `transform` writes all vectors of patches before `multiply` reads them.
-        unsafe { Array::uninit(&[COMPONENTS * self.component(lines)], DType::F32) }
+    /// Allocates the transformed input tiles of some rows: for each component and vector, the vectors of all channels.
+    fn room(&self, tile_rows: &TileRows) -> Result<Array> {
+        // SAFETY: `transform` writes all vectors of input tiles before `multiply` reads them.
+        unsafe { Array::uninit(&[COMPONENTS * self.component(tile_rows)], DType::F32) }
     }
 
-    /// Transforms the patches of some rows and channels.
+    /// Transforms the input tiles of some rows and channels.
     ///
     /// # Safety
-    /// `to` has [room](Self::room) for the patches of the rows, and nothing else accesses the patches of these
+    /// `to` has [room](Self::room) for the input tiles of the rows, and nothing else accesses the input tiles of these
     /// channels.
-    unsafe fn transform(&self, lines: &Lines, channels: Range<usize>, to: *mut f32) -> Result<()> {
+    unsafe fn transform(&self, tile_rows: &TileRows, channels: Range<usize>, to: *mut f32) -> Result<()> {
         let Winograd { groups, rows, columns, .. } = *self.of;
-        let (lanes, vectors) = (self.loops.lanes, self.vectors(lines));
+        let (lanes, vectors) = (self.loops.lanes, self.vectors(tile_rows));
         let [plane_len, _] = self.of.plane_lens();
-        let mut planes = Planes::new([rows, columns], self.transforms.patches, lanes, lines.len())?;
-        // With several images, vectors are collected in a buffer first, as patches of the next image follow within a
-        // vector.
-        let is_one = self.of.images(lines).count() == 1;
+        let mut planes = Planes::new([rows, columns], self.transforms.input_tiles, lanes, tile_rows.len())?;
+        // With several images, vectors are collected in a buffer first, as input tiles of the next image follow within
+        // a vector.
+        let is_one = self.of.images(tile_rows).count() == 1;
         let step = (vectors + 1) * lanes;
         let mut several = try_filled(0f32, if is_one { 0 } else { COMPONENTS * step })?;
         for channel in channels {
             let to = to.wrapping_add(channel * lanes);
-            let to = Places { first: to, component: self.component(lines), vector: self.of.channels * lanes };
+            let to = TileLayout { first: to, component: self.component(tile_rows), vector: self.of.channels * lanes };
             let mut at = 0;
-            for (image, some) in self.of.images(lines) {
+            for (image, some) in self.of.images(tile_rows) {
                 let plane = (image * groups + self.group) * self.of.channels + channel;
                 let to = match is_one {
                     true => to,
-                    false => Places { first: several[at..].as_mut_ptr(), component: step, vector: lanes },
+                    false => TileLayout { first: several[at..].as_mut_ptr(), component: step, vector: lanes },
                 };
-                at += some.len() * columns.patches();
+                at += some.len() * columns.input_tiles();
                 // SAFETY: `to` has room for the image's vectors by this function's contract; the buffer has room for
                 // one vector more.
                 unsafe { planes.transform(&self.x[plane * plane_len..][..plane_len], some, to) };
             }
             if !is_one {
-                let from = Places { first: several.as_mut_ptr(), component: step, vector: lanes };
-                // SAFETY: both have room for `vectors` vectors in each component, and the buffer's patches are written.
+                let from = TileLayout { first: several.as_mut_ptr(), component: step, vector: lanes };
+                // SAFETY: both have room for `vectors` vectors in each component, and the buffer's input tiles are
+                // written.
                 unsafe { (self.transforms.copy)(from, vectors, to) };
             }
         }
@@ -377,17 +389,17 @@ impl Group<'_> {
     /// Computes the output positions of some rows and some panels of output channels, with epilogues.
     ///
     /// # Safety
-    /// The patches of the rows are transformed, and nothing else accesses these output positions of the result.
+    /// The input tiles of the rows are transformed, and nothing else accesses these output positions of the result.
     unsafe fn multiply(
         &self,
-        lines: &Lines,
+        tile_rows: &TileRows,
         panels: Range<usize>,
-        patches: *const f32,
+        input_tiles: *const f32,
         out: *mut f32,
         epilogues: Epilogues<'_>,
     ) -> Result<()> {
         let Winograd { groups, channels, outputs, rows, columns, .. } = *self.of;
-        let (lanes, count, of_line) = (self.loops.lanes, self.vectors(lines), columns.patches());
+        let (lanes, count, of_tile_row) = (self.loops.lanes, self.vectors(tile_rows), columns.input_tiles());
         let [_, windows] = self.of.plane_lens();
         let width = count * lanes;
         // Sums by component and output channel. The transform reads up to a vector past the last sum.
@@ -405,15 +417,15 @@ impl Group<'_> {
                 for panel in some.clone() {
                     let chains = Chains {
                         vectors: &vectors,
-                        x: patches.wrapping_add(number * self.component(lines)),
+                        x: input_tiles.wrapping_add(number * self.component(tile_rows)),
                         terms: &terms,
                         weights: self.filters.from(self.group, number, panel * OUTPUTS),
                         outputs: OUTPUTS.min(outputs - panel * OUTPUTS),
                         to: (sums.wrapping_add(number * component + (panel - first) * OUTPUTS * width), width),
                         adds: false,
                     };
-                    // SAFETY: the patches have these vectors for each channel, rows of filters have whole panels, and
-                    // `sums` has room for a panel.
+                    // SAFETY: the input tiles have these vectors for each channel, rows of filters have whole panels,
+                    // and `sums` has room for a panel.
                     unsafe { chains.compute(&self.loops) };
                 }
             }
@@ -423,13 +435,13 @@ impl Group<'_> {
                 unsafe { sums.add(number * component + some.len() * width).write_bytes(0, LANES) };
             }
             let mut at = 0;
-            for (image, of_image) in self.of.images(lines) {
+            for (image, of_image) in self.of.images(tile_rows) {
                 let image = image * groups + self.group;
                 for (number, output) in some.clone().enumerate() {
                     for (line, row) in of_image.clone().enumerate() {
-                        let row = SIDE * row;
-                        let len = columns.output * SIDE.min(rows.output - row);
-                        let from = sums.wrapping_add(number * width + at + line * of_line);
+                        let row = OUTPUT_TILE * row;
+                        let len = columns.output * OUTPUT_TILE.min(rows.output - row);
+                        let from = sums.wrapping_add(number * width + at + line * of_tile_row);
                         // SAFETY: each task has its own output positions. Other sums or zeros follow the row's sums, so
                         // whole vectors are readable. The machine has the instruction set of `loops`, and so of the
                         // transforms.
@@ -440,11 +452,11 @@ impl Group<'_> {
                         }
                     }
                 }
-                at += of_image.len() * of_line;
+                at += of_image.len() * of_tile_row;
                 let whole = image / groups;
                 let outputs = self.group * outputs + some.start..self.group * outputs + some.end;
-                let end = rows.output.min(SIDE * of_image.end) * columns.output;
-                let windows = SIDE * of_image.start * columns.output..end;
+                let end = rows.output.min(OUTPUT_TILE * of_image.end) * columns.output;
+                let windows = OUTPUT_TILE * of_image.start * columns.output..end;
                 // SAFETY: this task has computed these elements, and nothing reads them after the epilogues.
                 unsafe { epilogues.run([whole..whole + 1, outputs, windows]) };
             }

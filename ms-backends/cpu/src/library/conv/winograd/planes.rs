@@ -1,7 +1,7 @@
-//! Transforms channel planes by rows of patches or of squares.
+//! Transforms channel planes by rows of input tiles or of output tiles.
 
-use super::transforms::{Forward, Halves, Places};
-use super::{Axis, KERNEL, SIDE};
+use super::transforms::{Forward, Halves, TileLayout};
+use super::{Axis, KERNEL, OUTPUT_TILE};
 use ms_core::error::Result;
 use ms_core::tensor::try_filled;
 use std::ops::Range;
@@ -11,7 +11,7 @@ pub struct Planes {
     rows: Axis,
     columns: Axis,
     forward: Forward,
-    /// Rows of elements that patches cover; rows outside the plane are padding.
+    /// Rows of elements that input tiles cover; rows outside the plane are padding.
     under: Vec<f32>,
     /// The number of elements of such a row.
     len: usize,
@@ -19,27 +19,28 @@ pub struct Planes {
 }
 
 impl Planes {
-    /// Allocates buffers for at most `most_rows` rows of patches at a time, in vectors of `lanes` elements.
+    /// Allocates buffers for at most `max_rows` rows of input tiles at a time, in vectors of `lanes` elements.
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for a plane.
-    pub fn new([rows, columns]: [Axis; 2], forward: Forward, lanes: usize, most_rows: usize) -> Result<Self> {
-        let most_rows = most_rows.min(rows.patches());
-        // A row of patches, rounded up to whole vectors.
-        let len = SIDE * columns.patches().next_multiple_of(lanes) + KERNEL;
+    pub fn new([rows, columns]: [Axis; 2], forward: Forward, lanes: usize, max_rows: usize) -> Result<Self> {
+        let max_rows = max_rows.min(rows.input_tiles());
+        // A row of input tiles, rounded up to whole vectors.
+        let len = OUTPUT_TILE * columns.input_tiles().next_multiple_of(lanes) + KERNEL;
         let len = len.max(columns.before + columns.input);
-        let under = try_filled(0f32, SIDE * (most_rows + 1) * len)?;
-        Ok(Self { rows, columns, forward, under, len, halves: Halves::new(most_rows, columns.patches())? })
+        let under = try_filled(0f32, OUTPUT_TILE * (max_rows + 1) * len)?;
+        Ok(Self { rows, columns, forward, under, len, halves: Halves::new(max_rows, columns.input_tiles())? })
     }
 
-    /// Transforms some rows of patches of a plane.
+    /// Transforms some rows of input tiles of a plane.
     ///
     /// # Safety
-    /// `to` has room for whole vectors of patches, and the processor has the instruction set of the transforms.
-    pub unsafe fn transform(&mut self, plane: &[f32], some: Range<usize>, to: Places) {
+    /// `to` has room for whole vectors of input tiles, and the processor has the instruction set of the transforms.
+    pub unsafe fn transform(&mut self, plane: &[f32], some: Range<usize>, to: TileLayout) {
         let Self { rows, columns, len, .. } = *self;
-        let row = |number: usize| (SIDE * some.start + number).checked_sub(rows.before).filter(|it| *it < rows.input);
-        let under = &mut self.under[..SIDE * (some.len() + 1) * len];
+        let row =
+            |number: usize| (OUTPUT_TILE * some.start + number).checked_sub(rows.before).filter(|it| *it < rows.input);
+        let under = &mut self.under[..OUTPUT_TILE * (some.len() + 1) * len];
         // All rows are copied before any is read: a vector load right after narrower stores would stall.
         for (number, to) in under.chunks_exact_mut(len).enumerate() {
             if let Some(row) = row(number) {
@@ -48,13 +49,13 @@ impl Planes {
         }
         for (number, line) in under.chunks_exact(len).enumerate() {
             match row(number) {
-                // SAFETY: each row has `len` elements, which cover whole vectors of patches, and the processor has the
-                // instruction set.
+                // SAFETY: each row has `len` elements, which cover whole vectors of input tiles, and the processor has
+                // the instruction set.
                 Some(_) => unsafe { (self.forward.across)(line, number, &mut self.halves) },
                 None => self.halves.clear(number),
             }
         }
-        // SAFETY: `to` has room for whole vectors of patches, and the processor has the instruction set, by this
+        // SAFETY: `to` has room for whole vectors of input tiles, and the processor has the instruction set, by this
         // function's contract.
         unsafe { (self.forward.down)(&self.halves, some.len(), to) };
     }

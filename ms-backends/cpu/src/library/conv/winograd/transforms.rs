@@ -1,67 +1,67 @@
-//! Winograd transforms of patches, filters and sums, for each instruction set.
+//! Winograd transforms of input tiles, filters and sums, for each instruction set.
 //!
-//! Each is the same along both axes. A patch `d` becomes `d0 - d2, d1 + d2, d2 - d1, d1 - d3`, across and then down.
-//! The sums `m` of a square become `m0 + m1 + m2, m1 - m2 - m3`, down and then across, added from left to right. A
-//! filter `g` becomes `g0, (g0 + g2 + g1) / 2, (g0 + g2 - g1) / 2, g2`, down and then across. The component in row `i`
-//! and column `j` has index `4 i + j`.
+//! Each is the same along both axes. An input tile `d` becomes `d0 - d2, d1 + d2, d2 - d1, d1 - d3`, across and then
+//! down. The sums `m` of an output tile become `m0 + m1 + m2, m1 - m2 - m3`, down and then across, added from left to
+//! right. A filter `g` becomes `g0, (g0 + g2 + g1) / 2, (g0 + g2 - g1) / 2, g2`, down and then across. The component in
+//! row `i` and column `j` has index `4 i + j`.
 //!
-//! For backward-weights, a square `g` of the gradient becomes `g0, g0 + g1, g0 - g1, g1`, across and then down. The
-//! sums `m` of a filter become `m0 + (m1 + m2) / 2, (m1 - m2) / 2, (m1 + m2) / 2 - m3`, down and then across.
+//! For backward-weights, an output tile `g` of the gradient becomes `g0, g0 + g1, g0 - g1, g1`, across and then down.
+//! The sums `m` of a filter become `m0 + (m1 + m2) / 2, (m1 - m2) / 2, (m1 + m2) / 2 - m3`, down and then across.
 
 use super::vector::Vector;
-use super::{KERNEL, SIDE, TAPS};
+use super::{KERNEL, OUTPUT_TILE, TAPS};
 use ms_core::error::Result;
 use ms_core::tensor::try_filled;
 use std::array::from_fn;
 
-/// Number of rows or columns of a patch.
-const PATCH: usize = 4;
+/// Number of rows or columns of an input tile.
+const INPUT_TILE: usize = 4;
 
-/// Number of components of a patch.
-pub const COMPONENTS: usize = PATCH * PATCH;
+/// Number of components of an input tile.
+pub const COMPONENTS: usize = INPUT_TILE * INPUT_TILE;
 
-/// Maximum number of patches that are transformed at once.
+/// Maximum number of input tiles that are transformed at once.
 pub const LANES: usize = 16;
 
 /// Rows of elements that are transformed across. Even and odd rows are apart; each has four components, whose rows of
-/// patches follow one another.
+/// input tiles follow one another.
 pub struct Halves {
     room: Vec<f32>,
     /// The number of elements of a component.
     len: usize,
-    /// The number of patches of a row.
-    patches: usize,
+    /// The number of input tiles of a row.
+    input_tiles: usize,
 }
 
 impl Halves {
-    /// Allocates a buffer for `rows` rows of patches.
+    /// Allocates a buffer for `rows` rows of input tiles.
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for it.
-    pub fn new(rows: usize, patches: usize) -> Result<Self> {
-        // The last vector may end after the last patch.
-        let len = (rows + 1) * patches + LANES;
-        Ok(Self { room: try_filled(0.0, 2 * PATCH * len)?, len, patches })
+    pub fn new(rows: usize, input_tiles: usize) -> Result<Self> {
+        // The last vector may end after the last input tile.
+        let len = (rows + 1) * input_tiles + LANES;
+        Ok(Self { room: try_filled(0.0, 2 * INPUT_TILE * len)?, len, input_tiles })
     }
 
     /// Returns the index of component `at` of a row of elements.
     #[inline(always)]
-    fn place(&self, row: usize, at: usize) -> usize {
-        (row % 2 * PATCH + at) * self.len + row / 2 * self.patches
+    fn index(&self, row: usize, at: usize) -> usize {
+        (row % 2 * INPUT_TILE + at) * self.len + row / 2 * self.input_tiles
     }
 
     /// Zeroes a row of elements.
     pub fn clear(&mut self, row: usize) {
-        for at in 0..PATCH {
-            let place = self.place(row, at);
-            self.room[place..][..self.patches].fill(0.0);
+        for at in 0..INPUT_TILE {
+            let index = self.index(row, at);
+            self.room[index..][..self.input_tiles].fill(0.0);
         }
     }
 }
 
-/// The layout of transformed patches: vectors of patches by component.
+/// The layout of transformed input tiles: vectors of input tiles by component.
 #[derive(Clone, Copy)]
-pub struct Places {
+pub struct TileLayout {
     /// The first vector.
     pub first: *mut f32,
     /// The distance between components, in elements.
@@ -70,34 +70,34 @@ pub struct Places {
     pub vector: usize,
 }
 
-/// The transform of patches or of squares of a gradient, by rows.
+/// The transform of input tiles or of output tiles of a gradient, by rows.
 #[derive(Clone, Copy)]
 pub struct Forward {
     /// Transforms a row of elements across.
     ///
     /// # Safety
-    /// `line` has the elements of whole vectors of patches, and the processor has the instruction set.
-    pub across: unsafe fn(line: &[f32], row: usize, to: &mut Halves),
-    /// Transforms `rows` rows of patches down, after the transform across.
+    /// `elements` has the elements of whole vectors of input tiles, and the processor has the instruction set.
+    pub across: unsafe fn(elements: &[f32], row: usize, to: &mut Halves),
+    /// Transforms `rows` rows of input tiles down, after the transform across.
     ///
     /// # Safety
-    /// `to` has room for whole vectors of patches, and the processor has the instruction set.
-    pub down: unsafe fn(halves: &Halves, rows: usize, to: Places),
+    /// `to` has room for whole vectors of input tiles, and the processor has the instruction set.
+    pub down: unsafe fn(halves: &Halves, rows: usize, to: TileLayout),
 }
 
 /// The transforms of an instruction set.
 #[derive(Clone, Copy)]
 pub struct Transforms {
-    /// The transform of patches of the input.
-    pub patches: Forward,
-    /// The transform of squares of a gradient.
-    pub squares: Forward,
-    /// Copies `vectors` vectors of patches in each component.
+    /// The transform of input tiles.
+    pub input_tiles: Forward,
+    /// The transform of output tiles of a gradient.
+    pub output_tiles: Forward,
+    /// Copies `vectors` vectors of input tiles in each component.
     ///
     /// # Safety
     /// `from` has these vectors, `to` has room for them, and the processor has the instruction set.
-    pub copy: unsafe fn(from: Places, vectors: usize, to: Places),
-    /// Transforms the sums of a row of patches to one or two rows of `columns` output positions. Components are
+    pub copy: unsafe fn(from: TileLayout, vectors: usize, to: TileLayout),
+    /// Transforms the sums of a row of input tiles to one or two rows of `columns` output positions. Components are
     /// `component` elements apart.
     ///
     /// # Safety
@@ -119,7 +119,7 @@ pub struct Transforms {
 
 impl Transforms {
     /// Returns the transforms with `lanes` elements; the processor must have micro-kernels with as many.
-    pub fn of(lanes: usize) -> Self {
+    pub fn with_lanes(lanes: usize) -> Self {
         match lanes {
             #[cfg(target_arch = "x86_64")]
             16 => avx512::TRANSFORMS,
@@ -130,75 +130,80 @@ impl Transforms {
     }
 }
 
-/// Transforms a patch along one axis.
+/// Transforms an input tile along one axis.
 ///
 /// # Safety
 /// The processor has the instruction set of `V`.
 #[inline(always)]
-unsafe fn patch<V: Vector>([a, b, c, d]: [V; PATCH]) -> [V; PATCH] {
+unsafe fn input_tile<V: Vector>([a, b, c, d]: [V; INPUT_TILE]) -> [V; INPUT_TILE] {
     // SAFETY: the processor has the instruction set of `V` by this function's contract.
     unsafe { [a.minus(c), b.plus(c), c.minus(b), b.minus(d)] }
 }
 
-/// Transforms the sums of a square along one axis.
+/// Transforms the sums of an output tile along one axis.
 ///
 /// # Safety
 /// The processor has the instruction set of `V`.
 #[inline(always)]
-unsafe fn square<V: Vector>([a, b, c, d]: [V; PATCH]) -> [V; SIDE] {
+unsafe fn output_tile<V: Vector>([a, b, c, d]: [V; INPUT_TILE]) -> [V; OUTPUT_TILE] {
     // SAFETY: the processor has the instruction set of `V` by this function's contract.
     unsafe { [a.plus(b).plus(c), b.minus(c).minus(d)] }
 }
 
-/// Transforms a square of a gradient along one axis; the last two elements are not read.
+/// Transforms an output tile of a gradient along one axis; the last two elements are not read.
 ///
 /// # Safety
 /// The processor has the instruction set of `V`.
 #[inline(always)]
-unsafe fn gradient<V: Vector>([a, b, _, _]: [V; PATCH]) -> [V; PATCH] {
+unsafe fn gradient<V: Vector>([a, b, _, _]: [V; INPUT_TILE]) -> [V; INPUT_TILE] {
     // SAFETY: the processor has the instruction set of `V` by this function's contract.
     unsafe { [a, a.plus(b), a.minus(b), b] }
 }
 
-/// Implements [`Forward::across`] for patches, or for squares of a gradient.
+/// Implements [`Forward::across`] for input tiles, or for output tiles of a gradient.
 ///
 /// # Safety
 /// The processor has the instruction set of `V`.
 #[inline(always)]
-unsafe fn across<V: Vector, const SQUARES: bool>(line: &[f32], row: usize, to: &mut Halves) {
-    assert!(line.len() >= SIDE * to.patches.next_multiple_of(V::LANES) + PATCH - SIDE, "there are whole vectors");
-    let places: [usize; PATCH] = from_fn(|at| to.place(row, at));
+unsafe fn across<V: Vector, const OUTPUT_TILES: bool>(elements: &[f32], row: usize, to: &mut Halves) {
+    assert!(
+        elements.len() >= OUTPUT_TILE * to.input_tiles.next_multiple_of(V::LANES) + INPUT_TILE - OUTPUT_TILE,
+        "there are whole vectors"
+    );
+    let places: [usize; INPUT_TILE] = from_fn(|at| to.index(row, at));
     let places = places.map(|it| to.room[it..].as_mut_ptr());
-    for first in (0..to.patches).step_by(V::LANES) {
+    for first in (0..to.input_tiles).step_by(V::LANES) {
         // SAFETY: the assertion counts the elements that are read. Each component of `to` has `LANES` elements after
-        // its last patch, so whole vectors have room.
+        // its last input tile, so whole vectors have room.
         unsafe {
-            let pair = |at: usize| V::split([0, V::LANES].map(|it| V::load(line.as_ptr().add(SIDE * first + at + it))));
-            let ([a, b], [c, d]) = (pair(0), pair(SIDE));
+            let pair = |at: usize| {
+                V::split([0, V::LANES].map(|it| V::load(elements.as_ptr().add(OUTPUT_TILE * first + at + it))))
+            };
+            let ([a, b], [c, d]) = (pair(0), pair(OUTPUT_TILE));
             let all = [a, b, c, d];
-            for (to, component) in places.iter().zip(if SQUARES { gradient(all) } else { patch(all) }) {
+            for (to, component) in places.iter().zip(if OUTPUT_TILES { gradient(all) } else { input_tile(all) }) {
                 component.store(to.add(first));
             }
         }
     }
 }
 
-/// Implements [`Forward::down`] for patches, or for squares of a gradient.
+/// Implements [`Forward::down`] for input tiles, or for output tiles of a gradient.
 ///
 /// # Safety
-/// `to` has room for whole vectors of patches, and the processor has the instruction set of `V`.
+/// `to` has room for whole vectors of input tiles, and the processor has the instruction set of `V`.
 #[inline(always)]
-unsafe fn down<V: Vector, const SQUARES: bool>(halves: &Halves, rows: usize, to: Places) {
-    for (vector, first) in (0..rows * halves.patches).step_by(V::LANES).enumerate() {
-        for column in 0..PATCH {
+unsafe fn down<V: Vector, const OUTPUT_TILES: bool>(halves: &Halves, rows: usize, to: TileLayout) {
+    for (vector, first) in (0..rows * halves.input_tiles).step_by(V::LANES).enumerate() {
+        for column in 0..INPUT_TILE {
             // SAFETY: the halves have one row more than `rows`, and `LANES` elements after it. `to` has room for whole
             // vectors by this function's contract.
             unsafe {
-                let row = |row: usize| V::load(halves.room.as_ptr().add(halves.place(row, column) + first));
+                let row = |row: usize| V::load(halves.room.as_ptr().add(halves.index(row, column) + first));
                 let all = [row(0), row(1), row(2), row(3)];
-                let components = if SQUARES { gradient(all) } else { patch(all) };
+                let components = if OUTPUT_TILES { gradient(all) } else { input_tile(all) };
                 for (at, component) in components.into_iter().enumerate() {
-                    component.store(to.first.add(vector * to.vector + (PATCH * at + column) * to.component));
+                    component.store(to.first.add(vector * to.vector + (INPUT_TILE * at + column) * to.component));
                 }
             }
         }
@@ -210,13 +215,13 @@ unsafe fn down<V: Vector, const SQUARES: bool>(halves: &Halves, rows: usize, to:
 /// # Safety
 /// `from` has these vectors, `to` has room for them, and the processor has the instruction set of `V`.
 #[inline(always)]
-unsafe fn copy<V: Vector>(from: Places, vectors: usize, to: Places) {
+unsafe fn copy<V: Vector>(from: TileLayout, vectors: usize, to: TileLayout) {
     for component in 0..COMPONENTS {
         for vector in 0..vectors {
-            let place = |of: Places| of.first.wrapping_add(component * of.component + vector * of.vector);
+            let index = |of: TileLayout| of.first.wrapping_add(component * of.component + vector * of.vector);
             // SAFETY: `component < COMPONENTS` and `vector < vectors`, so `from` has the vector and `to` has room for
             // it.
-            unsafe { V::load(place(from)).store(place(to)) };
+            unsafe { V::load(index(from)).store(index(to)) };
         }
     }
 }
@@ -228,21 +233,22 @@ unsafe fn copy<V: Vector>(from: Places, vectors: usize, to: Places) {
 #[inline(always)]
 unsafe fn windows<V: Vector>(sums: *const f32, component: usize, to: &mut [f32], columns: usize) {
     let (upper, lower) = to.split_at_mut(columns);
-    for first in (0..columns).step_by(SIDE * V::LANES) {
+    for first in (0..columns).step_by(OUTPUT_TILE * V::LANES) {
         // SAFETY: the sums of whole vectors exist by this function's contract. Stores go to `to` only if a whole pair
         // of vectors is left, otherwise to `both`.
         unsafe {
-            let sum = |at: usize| V::load(sums.add(at * component + first / SIDE));
-            let column = |j: usize| square([sum(j), sum(PATCH + j), sum(2 * PATCH + j), sum(3 * PATCH + j)]);
+            let sum = |at: usize| V::load(sums.add(at * component + first / OUTPUT_TILE));
+            let column =
+                |j: usize| output_tile([sum(j), sum(INPUT_TILE + j), sum(2 * INPUT_TILE + j), sum(3 * INPUT_TILE + j)]);
             let [a, b, c, d] = [column(0), column(1), column(2), column(3)];
             for (row, to) in [&mut *upper, &mut *lower].into_iter().enumerate().filter(|it| !it.1.is_empty()) {
-                let [left, right] = V::join(square([a[row], b[row], c[row], d[row]]));
+                let [left, right] = V::join(output_tile([a[row], b[row], c[row], d[row]]));
                 let to = &mut to[first..];
-                if to.len() >= SIDE * V::LANES {
+                if to.len() >= OUTPUT_TILE * V::LANES {
                     left.store(to.as_mut_ptr());
                     right.store(to.as_mut_ptr().add(V::LANES));
                 } else {
-                    let mut both = [0.0; SIDE * LANES];
+                    let mut both = [0.0; OUTPUT_TILE * LANES];
                     left.store(both.as_mut_ptr());
                     right.store(both.as_mut_ptr().add(V::LANES));
                     to.copy_from_slice(&both[..to.len()]);
@@ -257,7 +263,7 @@ unsafe fn windows<V: Vector>(sums: *const f32, component: usize, to: &mut [f32],
 /// # Safety
 /// The processor has the instruction set of `V`.
 #[inline(always)]
-unsafe fn filter<V: Vector>([a, b, c]: [V; KERNEL]) -> [V; PATCH] {
+unsafe fn filter<V: Vector>([a, b, c]: [V; KERNEL]) -> [V; INPUT_TILE] {
     // SAFETY: the processor has the instruction set of `V` by this function's contract.
     unsafe {
         let ends = a.plus(c);
@@ -285,9 +291,9 @@ unsafe fn filters<V: Vector>(weights: &[[f32; TAPS]], step: usize, count: usize,
                 let tap = |tap: usize| V::load(taps[tap].as_ptr().add(first));
                 let column = |j: usize| filter([tap(j), tap(KERNEL + j), tap(2 * KERNEL + j)]);
                 let [a, b, c] = [column(0), column(1), column(2)];
-                for row in 0..PATCH {
+                for row in 0..INPUT_TILE {
                     for (number, it) in filter([a[row], b[row], c[row]]).into_iter().enumerate() {
-                        it.store(to.add((PATCH * row + number) * component + at + first));
+                        it.store(to.add((INPUT_TILE * row + number) * component + at + first));
                     }
                 }
             }
@@ -300,7 +306,7 @@ unsafe fn filters<V: Vector>(weights: &[[f32; TAPS]], step: usize, count: usize,
 /// # Safety
 /// The processor has the instruction set of `V`.
 #[inline(always)]
-unsafe fn weight<V: Vector>([a, b, c, d]: [V; PATCH]) -> [V; KERNEL] {
+unsafe fn weight<V: Vector>([a, b, c, d]: [V; INPUT_TILE]) -> [V; KERNEL] {
     // SAFETY: the processor has the instruction set of `V` by this function's contract.
     unsafe {
         let half = b.plus(c).half();
@@ -323,9 +329,10 @@ unsafe fn weights<V: Vector>(sums: *const f32, component: usize, to: &mut [[f32;
             for (number, to) in all.iter_mut().enumerate().skip(1) {
                 *to = V::load(sums.add(number * component + some * V::LANES));
             }
-            let mut rows = [[all[0]; PATCH]; KERNEL];
-            for column in 0..PATCH {
-                let down = [all[column], all[PATCH + column], all[2 * PATCH + column], all[3 * PATCH + column]];
+            let mut rows = [[all[0]; INPUT_TILE]; KERNEL];
+            for column in 0..INPUT_TILE {
+                let down =
+                    [all[column], all[INPUT_TILE + column], all[2 * INPUT_TILE + column], all[3 * INPUT_TILE + column]];
                 for (row, it) in rows.iter_mut().zip(weight(down)) {
                     row[column] = it;
                 }
@@ -343,20 +350,20 @@ unsafe fn weights<V: Vector>(sums: *const f32, component: usize, to: &mut [[f32;
 }
 
 /// Returns the component of a filter that a component of the filter rotated by 180° equals.
-pub fn turned(component: usize) -> usize {
-    let turned = |at: usize| if at.is_multiple_of(PATCH - 1) { PATCH - 1 - at } else { at };
-    PATCH * turned(component / PATCH) + turned(component % PATCH)
+pub fn rotated(component: usize) -> usize {
+    let rotated = |at: usize| if at.is_multiple_of(INPUT_TILE - 1) { INPUT_TILE - 1 - at } else { at };
+    INPUT_TILE * rotated(component / INPUT_TILE) + rotated(component % INPUT_TILE)
 }
 
 /// Instantiates the transforms for a vector type and its target features.
 macro_rules! transforms {
     ($($name:ident $vector:ty, $(#[$features:meta])?;)*) => {$(
         mod $name {
-            use super::{Forward, Halves, Places, TAPS, Transforms};
+            use super::{Forward, Halves, TileLayout, TAPS, Transforms};
 
             pub const TRANSFORMS: Transforms = Transforms {
-                patches: Forward { across: across::<false>, down: down::<false> },
-                squares: Forward { across: across::<true>, down: down::<true> },
+                input_tiles: Forward { across: across::<false>, down: down::<false> },
+                output_tiles: Forward { across: across::<true>, down: down::<true> },
                 copy,
                 windows,
                 filters,
@@ -364,19 +371,19 @@ macro_rules! transforms {
             };
 
             $(#[$features])?
-            unsafe fn across<const SQUARES: bool>(line: &[f32], row: usize, to: &mut Halves) {
+            unsafe fn across<const OUTPUT_TILES: bool>(elements: &[f32], row: usize, to: &mut Halves) {
                 // SAFETY: the processor has the features by the contract of `Forward::across`.
-                unsafe { super::across::<$vector, SQUARES>(line, row, to) }
+                unsafe { super::across::<$vector, OUTPUT_TILES>(elements, row, to) }
             }
 
             $(#[$features])?
-            unsafe fn down<const SQUARES: bool>(halves: &Halves, rows: usize, to: Places) {
+            unsafe fn down<const OUTPUT_TILES: bool>(halves: &Halves, rows: usize, to: TileLayout) {
                 // SAFETY: `to` has room, and the processor has the features, by the contract of `Forward::down`.
-                unsafe { super::down::<$vector, SQUARES>(halves, rows, to) }
+                unsafe { super::down::<$vector, OUTPUT_TILES>(halves, rows, to) }
             }
 
             $(#[$features])?
-            unsafe fn copy(from: Places, vectors: usize, to: Places) {
+            unsafe fn copy(from: TileLayout, vectors: usize, to: TileLayout) {
                 // SAFETY: both have room for the vectors, and the processor has the features, by the contract of
                 // `Transforms::copy`.
                 unsafe { super::copy::<$vector>(from, vectors, to) }

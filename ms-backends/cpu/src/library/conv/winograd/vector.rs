@@ -1,4 +1,4 @@
-//! Defines the vectors that transform several patches at once.
+//! Defines the vectors that transform several input tiles at once.
 
 /// A vector of f32. Its functions need its instruction set, and a whole vector at every pointer.
 pub trait Vector: Copy {

@@ -1,0 +1,127 @@
+//! Backward-weights tap by tap, without an im2col buffer.
+//!
+//! Each kernel tap is a GEMM of gradients and of packed activations, whose channels are contiguous in blocks. [`super`]
+//! specifies the order of sums.
+
+use super::direct::DirectConv;
+use super::vector::Direct;
+use crate::gemm::{ALIASED, CHUNK, Matrix, Ordered, Shared, pack};
+use crate::threads;
+use ms_core::error::Result;
+use ms_core::tensor::{Array, try_filled};
+use std::ops::Range;
+
+/// Maximum size in bytes of the copies of both operands of a group.
+const MAX_BYTES: usize = 64 << 20;
+
+/// Minimum number of output channels of a task, which amortise its packing.
+const MIN_OUTPUTS: usize = 64;
+
+impl DirectConv<'_> {
+    /// Whether the channels of a group fill the columns of tiles, and the copies of the operands are small enough.
+    pub fn has_full_tiles<T: Direct>(&self) -> bool {
+        let (conv, columns) = (self.conv, T::tile(self.isa).columns);
+        let of_image = self.grid.len() * conv.channels + conv.windows.output_len() * conv.outputs;
+        T::has_vectors(self.isa)
+            && 8 * conv.channels >= 7 * conv.channels.next_multiple_of(columns)
+            && conv.batch.saturating_mul(of_image).saturating_mul(size_of::<T>()) <= MAX_BYTES
+    }
+
+    /// Computes backward-weights of `x` and `g`.
+    ///
+    /// # Errors
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for copies of operands.
+    pub fn backward_weights_by_taps<T: Direct>(&self, x: &[T], g: &[T], out: &mut [T]) -> Result<()> {
+        let (conv, grid, tile) = (self.conv, &self.grid, T::tile(self.isa));
+        let (channels, outputs, taps) = (conv.channels, conv.outputs, conv.windows.taps());
+        let (input_len, windows) = (conv.image_lens().0, conv.windows.output_len());
+        let (plane_len, terms) = (conv.windows.input_len(), conv.batch * windows);
+        let places = conv.batch.saturating_mul(grid.len());
+        let mut images = try_filled(T::default(), places.saturating_mul(channels))?;
+        // Rows in the same cache set would be packed again for each product.
+        let step = if (terms * size_of::<T>()).is_multiple_of(ALIASED) { terms + tile.columns } else { terms };
+        let mut gradients = try_filled(T::default(), outputs.saturating_mul(step))?;
+        let blocks = channels.div_ceil(tile.columns);
+        // If there are enough tasks, each takes all taps and writes whole filters.
+        let most = outputs.div_ceil(MIN_OUTPUTS);
+        let at_once = if blocks * most >= conv.tasks() { taps } else { 1 };
+        let ranges = taps / at_once;
+        let parts = conv.tasks().div_ceil(blocks * ranges).min(most);
+        for group in 0..conv.groups {
+            let to = Shared::new(images.as_mut_ptr());
+            threads::for_each(blocks * conv.batch, places * channels, |task| {
+                let (first, image) = (task / conv.batch * tile.columns, task % conv.batch);
+                let width = tile.columns.min(channels - first);
+                let planes = &x[(image * conv.groups + group) * input_len + first * plane_len..];
+                for run in &grid.runs {
+                    let steps = [plane_len, grid.step].map(|it| it as isize);
+                    let from = Matrix { first: planes[run.element..].as_ptr(), steps };
+                    let at = first * places + (image * grid.len() + run.at) * width;
+                    // SAFETY: the run lies in the plane of each of the block's `width` channels, and the block has its
+                    // own elements of `images`.
+                    unsafe { pack(tile.transpose, from, width, run.len, to.get().add(at)) };
+                }
+            });
+            conv.get_rows(group, 0..terms, g, (&mut gradients, step));
+            let out = Shared::new(out[conv.weights(group)].as_mut_ptr());
+            // The taps of a channel block read the same elements, which stay in the cache.
+            threads::try_for_each(blocks * ranges * parts, conv.nanos() / conv.groups, |task| {
+                let (block, part) = (task / parts, task % parts);
+                let (first, tap) = (block / ranges * tile.columns, block % ranges * at_once);
+                let width = tile.columns.min(channels - first);
+                let [start, end] = [part, part + 1].map(|it| it * outputs / parts);
+                let of_tap = (end - start) * width;
+                // SAFETY: the loops below write packed elements and sums before anything reads them.
+                let [packed, sums] =
+                    [CHUNK.min(terms) * width, at_once * of_tap].map(|len| unsafe { Array::uninit(&[len], T::DTYPE) });
+                let (packed, sums) = (packed?, sums?);
+                let [packed, sums] = [&packed, &sums].map(|it| it.device_ptr().cast::<T>());
+                for (chunk, at) in (0..terms).step_by(CHUNK).flat_map(|it| (0..at_once).map(move |at| (it, at))) {
+                    let depth = CHUNK.min(terms - chunk);
+                    self.for_each_run(chunk..chunk + depth, tap + at, |term, place, count| {
+                        let from = &images[first * places + place * width..][..count * width];
+                        // SAFETY: `term + count <= depth`, so `packed` has room for these `count * width` elements.
+                        unsafe { packed.add(term * width).copy_from_nonoverlapping(from.as_ptr(), from.len()) };
+                    });
+                    let sizes = [end - start, depth, width];
+                    let product = Ordered { isa: self.isa, sizes, accumulate: chunk > 0, vectorised_sums: false };
+                    let left = Matrix::dense(gradients[start * step + chunk..].as_ptr(), step);
+                    let right = Matrix::dense(packed.cast_const(), width);
+                    let to = Matrix::dense(sums.wrapping_add(at * of_tap), width);
+                    // SAFETY: both operands have `depth` rows or columns. The first chunk writes the sums to which
+                    // later chunks accumulate.
+                    unsafe { product.run(1, |_| [0; 3], left, right, to)? };
+                }
+                for output in start..end {
+                    let sums = sums.wrapping_add((output - start) * width).cast_const();
+                    let to = out.get().wrapping_add((output * channels + first) * taps + tap);
+                    // SAFETY: the products have written all sums, and each task has its own weights of an output
+                    // channel.
+                    unsafe {
+                        if at_once == taps {
+                            pack(tile.transpose, Matrix { first: sums, steps: [of_tap as isize, 1] }, taps, width, to);
+                        } else {
+                            (0..width).for_each(|channel| *to.add(channel * taps) = *sums.add(channel));
+                        }
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Calls `f` for each run of adjacent output positions in a range that is numbered over all images. Its arguments
+    /// are the first position relative to the range, its index under `tap` in the grids, and the length of the run.
+    fn for_each_run(&self, windows: Range<usize>, tap: usize, mut f: impl FnMut(usize, usize, usize)) {
+        let (grid, of_image) = (&self.grid, self.conv.windows.output_len());
+        let mut at = windows.start;
+        while at < windows.end {
+            let (image, window) = (at / of_image, at % of_image);
+            let (row, column) = (window / grid.columns, window % grid.columns);
+            let count = (windows.end - at).min(grid.columns - column);
+            f(at - windows.start, image * grid.len() + grid.taps[tap] + grid.rows[row] + column, count);
+            at += count;
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Small-N GEMM without packing: rows of weights are read in place, since packing them would take longer than the
+//! products.
+
+use super::Conv;
+use super::vector::{Chains, Direct, OUTPUTS};
+use crate::gemm::Shared;
+use crate::isa::Isa;
+use crate::threads;
+use ms_core::error::Result;
+use ms_core::tensor::{try_filled, try_room};
+
+impl Conv {
+    /// Multiplies the weights of a group by `width` im2col columns, which [slack](super::vector::SLACK) follows.
+    /// Returns the rows of the result and their stride.
+    ///
+    /// # Errors
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for the result.
+    pub fn multiply_small_n<T: Direct>(
+        &self,
+        isa: Isa,
+        weights: &[T],
+        columns: &[T],
+        width: usize,
+    ) -> Result<(Vec<T>, usize)> {
+        let (filter, outputs) = (self.filter_len(), self.outputs);
+        let loops = T::fitting(isa, |lanes| width.next_multiple_of(lanes));
+        let step = width.next_multiple_of(loops.lanes);
+        let mut vectors = try_room(step / loops.lanes)?;
+        vectors.extend((0..width).step_by(loops.lanes).map(|at| [at; 2]));
+        let mut terms = try_room(filter)?;
+        terms.extend((0..filter).map(|term| term * width));
+        let mut rows = try_filled(T::default(), outputs.saturating_mul(step))?;
+        let to = Shared::new(rows.as_mut_ptr());
+        // Small tasks balance the load.
+        let per_task = outputs.div_ceil(4 * self.tasks()).next_multiple_of(OUTPUTS);
+        threads::for_each(outputs.div_ceil(per_task), filter * outputs * step / 64, |task| {
+            let first = task * per_task;
+            let chains = Chains {
+                vectors: &vectors,
+                x: columns.as_ptr(),
+                terms: &terms,
+                weights: (weights[first * filter..].as_ptr(), [filter, 1]),
+                outputs: per_task.min(outputs - first),
+                to: (to.get().wrapping_add(first * step), step),
+                adds: false,
+            };
+            // SAFETY: slack follows the columns, so whole vectors are readable. Each task has its own rows of the
+            // result, with room for whole vectors.
+            unsafe { chains.compute(&loops) };
+        });
+        Ok((rows, step))
+    }
+}
