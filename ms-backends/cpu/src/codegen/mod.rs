@@ -23,6 +23,7 @@ mod tests;
 
 use crate::isa::Isa;
 use ms_core::ir::{Inst, Kernel, LaneAxis, Param, ReductionOrder, Role, StrideClass};
+use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::fmt;
 use target::Target;
@@ -92,8 +93,8 @@ impl Tuning {
 struct Bodies {
     /// The general body, for any extents.
     body: Body,
-    /// The body unrolled over several adjacent vectors of lanes.
-    strip: Option<Body>,
+    /// The bodies unrolled over several adjacent vectors of lanes, widest first.
+    strips: SmallVec<[Body; 2]>,
     /// The body for extents that are a multiple of the vector length.
     whole: Option<Body>,
     /// The body for rows so short that every reduction order gives the same bits.
@@ -123,6 +124,7 @@ pub fn compile_for(kernel: &Kernel, isa: Isa, tuning: Tuning) -> Result<Code, Un
         Isa::Avx512 => Target::Avx512,
     };
     let strip = select::select_strip(kernel, target, tuning);
+    let wide = strip.as_ref().and_then(|_| select::select_wide_strip(kernel, target));
     // The copies of kernels with reductions are the same for every `tuning`.
     if tuning == Tuning::Unrolled && (strip.is_none() || kernel.insts.iter().any(|it| matches!(it, Inst::Reduce(..)))) {
         return Err(Unsupported::new("long calls in particular"));
@@ -139,7 +141,13 @@ pub fn compile_for(kernel: &Kernel, isa: Isa, tuning: Tuning) -> Result<Code, Un
     };
     let bodies = Bodies {
         body: allocated(select::select(kernel, target, kernel.order)?),
-        strip: strip.map(allocated),
+        // A wide strip without registers for all values would be slower than a narrow one.
+        strips: wide
+            .map(allocated)
+            .filter(|it| it.allocation.spills == 0)
+            .into_iter()
+            .chain(strip.map(allocated))
+            .collect(),
         whole: select::select_whole(kernel, target).map(allocated),
         short,
     };

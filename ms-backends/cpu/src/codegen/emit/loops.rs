@@ -175,7 +175,7 @@ impl<'a> Emitter<'a> {
                     self.find_rows(0..self.program.blocks.len());
                 }
                 self.rows_are_found = rows;
-                self.lanes(Span::All, self.strip, &mut |it, mode| it.blocks(mode));
+                self.lanes(Span::All, self.strips, &mut |it, mode| it.blocks(mode));
                 self.rows_are_found = false;
             }
             LaneAxis::Reduced => self.blocks(Mode::One),
@@ -243,7 +243,7 @@ impl<'a> Emitter<'a> {
             if reduced {
                 it.find_rows(i..i + 1);
                 it.rows_are_found = true;
-                it.lanes(span, None, &mut |it, mode| it.block(i, mode));
+                it.lanes(span, &[], &mut |it, mode| it.block(i, mode));
                 it.rows_are_found = false;
             } else {
                 it.block(i, mode);
@@ -267,8 +267,8 @@ impl<'a> Emitter<'a> {
         params
     }
 
-    /// Emits the loop over the lanes: whole strips if there is a body for them, then whole vectors, then the tail.
-    fn lanes(&mut self, span: Span, strip: Option<&'a Body>, body: &mut dyn FnMut(&mut Self, Mode)) {
+    /// Emits the loop over the lanes: whole strips, widest first, then whole vectors, then the tail.
+    fn lanes(&mut self, span: Span, strips: &'a [Body], body: &mut dyn FnMut(&mut Self, Mode)) {
         let extent = self.frame.extent(self.kernel.par as usize);
         let lane = fixed::LANE;
         let lanes = self.program.lanes;
@@ -282,7 +282,7 @@ impl<'a> Emitter<'a> {
         if let Span::Whole(vectors) = span {
             return self.whole_steps(extent, lanes * vectors, body);
         }
-        if let Some(strip) = strip {
+        for strip in strips {
             let one = (self.program, self.allocation);
             (self.program, self.allocation) = (&strip.program, &strip.allocation);
             self.whole_steps(extent, lanes * strip.program.copies, &mut *body);

@@ -38,9 +38,9 @@ pub enum Mode {
 
 /// Encodes an allocated kernel. Returns `None` if its stack frame would be too large.
 pub fn emit(kernel: &Kernel, target: Target, tuning: Tuning, bodies: &Bodies) -> Option<Vec<u8>> {
-    let Bodies { body, strip, whole, short } = bodies;
-    let (strip, whole, short) = (strip.as_ref(), whole.as_ref(), short.as_ref());
-    let all: SmallVec<[&Body; 4]> = [Some(body), strip, whole, short].into_iter().flatten().collect();
+    let Bodies { body, strips, whole, short } = bodies;
+    let (whole, short) = (whole.as_ref(), short.as_ref());
+    let all: SmallVec<[&Body; 4]> = [Some(body), whole, short].into_iter().flatten().chain(strips).collect();
     let frame = Frame::new(kernel, &all);
     if frame.bytes > frame::MAX_BYTES {
         return None;
@@ -53,7 +53,7 @@ pub fn emit(kernel: &Kernel, target: Target, tuning: Tuning, bodies: &Bodies) ->
         tuning,
         program,
         allocation,
-        strip,
+        strips,
         whole,
         short,
         frame,
@@ -72,7 +72,7 @@ struct Emitter<'a> {
     /// The program of the body that is being emitted.
     program: &'a Program,
     allocation: &'a Allocation,
-    strip: Option<&'a Body>,
+    strips: &'a [Body],
     whole: Option<&'a Body>,
     short: Option<&'a Body>,
     frame: Frame,

@@ -72,6 +72,18 @@ pub fn select_strip(kernel: &Kernel, target: Target, tuning: Tuning) -> Option<P
     run(select).ok()
 }
 
+/// Selects the body for a strip of [`WIDE_COPIES`] vectors, for short kernels that have a narrow strip and reduce down
+/// columns. It reads longer runs of each row, and distributes the cost of a loop step over more lanes. The narrow strip
+/// of AVX-512 is as wide in bytes.
+pub fn select_wide_strip(kernel: &Kernel, target: Target) -> Option<Program> {
+    /// The largest number of instructions. Longer bodies spill.
+    const MOST: usize = 12;
+    let reductions = kernel.insts.iter().filter(|it| matches!(it, Inst::Reduce(..))).count();
+    let fits = target == Target::Avx2 && reductions == 1 && kernel.insts.len() <= MOST;
+    let select = fits.then(|| Select::new(kernel, target, kernel.order, WIDE_COPIES))?;
+    run(Select { accumulators: WIDE_COPIES, ..select }).ok()
+}
+
 fn run(mut select: Select<'_>) -> Result<Program, Unsupported> {
     for i in 0..select.kernel.stages.len() {
         select.stage(i)?;
@@ -82,6 +94,9 @@ fn run(mut select: Select<'_>) -> Result<Program, Unsupported> {
 
 /// The largest number of adjacent vectors in a strip.
 const MAX_COPIES: usize = 4;
+
+/// The number of adjacent vectors in a wide strip.
+const WIDE_COPIES: usize = 8;
 
 /// Returns how many copies of the body are interleaved. Their values fit the registers.
 const fn alternating(target: Target) -> usize {
@@ -98,6 +113,8 @@ struct Select<'k> {
     order: ReductionOrder,
     /// Whether stages may be partitioned into [slices](blocks::Slices).
     in_slices: bool,
+    /// The largest number of accumulator vectors of a stage that are held in registers.
+    accumulators: usize,
     program: Program,
     positions: Positions,
     exponentials: Exponentials,
@@ -124,6 +141,7 @@ impl<'k> Select<'k> {
             target,
             order,
             in_slices: false,
+            accumulators: reduction::register_accumulators(target),
             program,
             positions,
             exponentials: if target == Target::Avx512 { Exponentials::new(kernel) } else { Exponentials::default() },

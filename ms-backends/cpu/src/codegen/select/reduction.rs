@@ -94,7 +94,7 @@ impl Select<'_> {
         // Idempotent operations need only one accumulator per lane, even if lanes hold equal values.
         let any_times = matches!(op, BinaryOp::And | BinaryOp::Or | BinaryOp::Min | BinaryOp::Max);
         let count = if any_times || !reduced { self.program.lanes } else { order.accumulators(ty) };
-        let in_registers = reductions <= register_accumulators(self.target);
+        let in_registers = reductions <= self.accumulators;
         let one_by_one = self.program.one_lane && reduced && !any_times;
         let identity = self.constant(identity, ty.size());
         let accumulators = if in_registers && count == self.program.lanes && !one_by_one {
