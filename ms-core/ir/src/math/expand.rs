@@ -4,13 +4,13 @@ use super::{
     acos, acosh, asin, asinh, atan, atan2, atanh, cos, cosh, erf, erfc, exp, exp_of_not_positive, expm1, log, log1p,
     pow, rsqrt, sin, sinh, tan, tanh,
 };
-use crate::ops::core::body::{Expr, body};
-use crate::tensor::DType;
-use ms_ir::{Inst, Kernel, KernelBuilder, LaneAxis, Math, Role, Scope, Sign, StrideClass, Val};
+use crate::body::{Expr, body};
+use crate::data::DType;
+use crate::{Inst, Kernel, KernelBuilder, LaneAxis, Math, Role, Scope, Sign, StrideClass, Val};
 use std::sync::OnceLock;
 
-/// Builds the formula of a function.
-fn formula<'s>(math: Math, x: Expr<'s>, y: Option<Expr<'s>>) -> Expr<'s> {
+/// Builds the formula of a function of one or two operands.
+pub fn formula<'s>(math: Math, x: Expr<'s>, y: Option<Expr<'s>>) -> Expr<'s> {
     let y = || y.expect("a function of two values has two operands");
     match math {
         Math::Rsqrt => rsqrt(x),
@@ -151,42 +151,14 @@ pub fn expand(mut kernel: Kernel, keeps: impl Fn(Math, DType) -> bool) -> Kernel
     Kernel { insts, types, stages, ..kernel }
 }
 
+/// Expands all functions of a kernel, for a target without native ones.
+pub fn expand_all(kernel: Kernel) -> Kernel {
+    expand(kernel, |_, _| false)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::core::reference::evaluate_body;
-    use crate::tensor::Array;
-
-    /// Checks that an expanded function has the bits of its formula.
-    #[test]
-    fn functions_are_their_formulas() {
-        let points = [-3.5, -1.0, -0.3, -0.0, 0.2, 0.9, 1.0, 1.7, 40.0, f64::INFINITY, f64::NAN];
-        let narrow: Vec<f32> = points.iter().map(|&it| it as f32).collect();
-        for x in [Array::from_slice(&[points.len()], &narrow), Array::from_slice(&[points.len()], &points)] {
-            for &math in Math::ALL {
-                let computed = |expanded: bool| {
-                    let build = |builder: &mut KernelBuilder, operands: &[Val]| {
-                        body(builder, operands, |[x]| {
-                            // Instructions before the function shift the numbering of values.
-                            let y = (math.arity() == 2).then(|| x * 0.5);
-                            let value = match (expanded, y) {
-                                (true, _) => formula(math, x, y),
-                                (false, None) => x.math(math),
-                                (false, Some(y)) => x.math2(math, y),
-                            };
-                            value + x
-                        })
-                    };
-                    evaluate_body(build, x.dtype(), &[&x])
-                        .expect("one shape")
-                        .on_host()
-                        .expect("the elements are readable")
-                        .to_bytes()
-                };
-                assert_eq!(computed(false), computed(true), "{math:?} of {}", x.dtype());
-            }
-        }
-    }
 
     /// Checks that stages keep their instructions, and that functions of the target are not expanded.
     #[test]
@@ -202,7 +174,7 @@ mod tests {
         let kernel = builder.finish();
         assert_eq!(expand(kernel.clone(), |_, _| true), kernel);
         let [exp, log] = [Math::Exp, Math::Log].map(|it| Expansion::of(it, DType::F32).cost());
-        let expanded = expand(kernel.clone(), |_, _| false);
+        let expanded = expand_all(kernel.clone());
         assert!(expanded.check().is_ok());
         assert_eq!(expanded.stages.iter().map(|it| it.end as usize).collect::<Vec<_>>(), [1 + exp, 2 + exp + log]);
         let mixed = expand(kernel, |math, _| math == Math::Exp);
