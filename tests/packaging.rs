@@ -67,7 +67,8 @@ fn packages_that_are_published_have_metadata() {
             "ms-ml-cli",
             "ms-ops",
             "ms-sim",
-            "ms-trace"
+            "ms-trace",
+            "ms-x64"
         ]
     );
     for package in published {

@@ -3,5 +3,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    ms_cpu::testing::kernel(bytes);
+    ms_x64::testing::kernel(bytes);
 });

@@ -81,13 +81,14 @@ fn every_byte_of_the_compiler_counts() {
 
 #[test]
 fn every_byte_of_the_backend_counts() {
-    check("ms-backends/cpu", &["codegen", "interp", "library"]);
+    check("ms-backends/x64", &["code", "codegen", "gemm", "interp", "threads"]);
+    check("ms-backends/cpu", &["backend", "library"]);
 }
 
 #[test]
 fn the_crates_are_built_with_it() {
     let core = ["ir", "ops", "compile", "trace", "runtime"].map(|it| format!("ms-core/{it}"));
-    for name in core.iter().map(String::as_str).chain(["ms-backends/cpu"]) {
+    for name in core.iter().map(String::as_str).chain(["ms-backends/x64", "ms-backends/cpu"]) {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name).join("build.rs");
         assert!(fs::read_to_string(script).expect("the crate has a build script").contains("ms_cache::emit_sources("));
     }

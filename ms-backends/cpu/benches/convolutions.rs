@@ -2,9 +2,9 @@
 
 mod timing;
 
-use ms_core::ops;
-use ms_core::tensor::{Array, Attr, Attrs, DType, Scalar};
 use ms_cpu::CpuBackend;
+use ms_ir::data::{Array, Attr, Attrs, DType, Scalar};
+use ms_ops::ops;
 use timing::fastest;
 
 /// The number of runs. The fastest one is printed.

@@ -2,11 +2,11 @@
 //! and matrix engines.
 //! `cargo bench -p ms-cpu --bench gemm`, optionally with `MS_NUM_THREADS` and `MS_CPU_ISA`.
 
-use ms_core::exec::Backend;
-use ms_core::ir::{ContractionRanks, ContractionTypes, Precision};
-use ms_core::lower::eager::Step;
-use ms_core::tensor::{Array, DType, Scalar};
+use ms_compile::exec::Backend;
+use ms_compile::lower::eager::Step;
 use ms_cpu::CpuBackend;
+use ms_ir::data::{Array, DType, Scalar};
+use ms_ir::{ContractionRanks, ContractionTypes, Precision};
 use std::time::{Duration, Instant};
 
 /// The number of pairs of runs. The fastest ones are printed.

@@ -1,12 +1,12 @@
 //! Measures branches and loops: compilation, the first call, and later calls. `cargo bench -p ms-cpu --bench regions`.
 
-use ms_core::exec::{Backend, CompileOptions, Executable};
+use ms_compile::exec::{Backend, CompileOptions, Executable};
 
-use ms_core::lower::{LowerOptions, lower};
-use ms_core::ops::parse_graph;
+use ms_compile::lower::{LowerOptions, lower};
 use ms_core::optimize::{PassContext, optimize};
-use ms_core::tensor::Array;
 use ms_cpu::{CpuBackend, TARGET};
+use ms_ir::data::Array;
+use ms_ops::ops::parse_graph;
 use std::fmt::Write;
 use std::hint::black_box;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! Defines the lowering target of the CPU.
 
-use ms_core::ops::{AxisOrder, BLOCKED_ATTENTION, BLOCKED_ATTENTION_GRAD, CONV, OpDef};
-use ms_core::target::{Budget, EpilogueLimits, RepeatLimits, Target};
-use ms_core::target::{Contracted, Images, Kept};
-use ms_core::tensor::{DType, Op};
+use ms_compile::target::{Budget, EpilogueLimits, RepeatLimits, Target};
+use ms_compile::target::{Contracted, Images, Kept};
+use ms_ir::data::{DType, Op};
+use ms_ops::ops::{AxisOrder, BLOCKED_ATTENTION, BLOCKED_ATTENTION_GRAD, CONV, OpDef};
 
 /// The composites with native loops. The order of their sums differs from that of their bodies.
 static LEGAL_COMPOSITES: &[Kept] = &[legal(&BLOCKED_ATTENTION), legal(&BLOCKED_ATTENTION_GRAD)];

@@ -1,18 +1,18 @@
 //! Tests convolutions as contractions and channels-last (NHWC) activations against the bits of the library's loops.
 
-use ms_core::exec::{Backend, CompileOptions};
-use ms_core::ir::{Graph, Node, Precision, Type};
-use ms_core::lower::{LowerOptions, Plan, PlanStep, lower};
-use ms_core::ops::{self, AxisOrder, CONV, CONV_INPUT_GRAD, CONV_WEIGHT_GRAD, OpDef, by_name, infer, parse_graph};
+use ms_compile::exec::{Backend, CompileOptions};
+use ms_compile::lower::{LowerOptions, Plan, PlanStep, lower};
+use ms_compile::target::{Contracted, Images};
+use ms_compile::target::{EpilogueLimits, Target};
 use ms_core::optimize::{PassContext, optimize};
-use ms_core::target::{Contracted, Images};
-use ms_core::target::{EpilogueLimits, Target};
-use ms_core::tensor::{Array, Attr, Attrs, DType, Op, Scalar, Tensor, apply1};
 use ms_core::trace::build;
 use ms_core::transform::value_and_grad;
 use ms_cpu::{CpuBackend, Isa, TARGET};
+use ms_ir::{Graph, Node, Precision, Type};
+use ms_ops::ops::{self, AxisOrder, CONV, CONV_INPUT_GRAD, CONV_WEIGHT_GRAD, OpDef, by_name, infer, parse_graph};
+use ms_ops::tensor::{Array, Attr, Attrs, DType, Op, Scalar, Tensor, apply1};
 
-type Random = ms_core::ir::testing::Random<'static>;
+type Random = ms_ir::testing::Random<'static>;
 
 /// Returns numbers of both signs and many magnitudes. With `special`, they include zeros of both signs, infinities and
 /// NaNs.

@@ -1,12 +1,12 @@
 //! Tests that results do not depend on the number of threads.
 
-use ms_core::exec::{Backend, CompileOptions};
-use ms_core::ir::{Precision, Type};
-use ms_core::lower::{ContractionResult, LowerOptions, Plan, PlanStep, lower};
-use ms_core::ops::parse_graph;
-use ms_core::target::{EpilogueLimits, Target};
-use ms_core::tensor::{Array, DType};
+use ms_compile::exec::{Backend, CompileOptions};
+use ms_compile::lower::{ContractionResult, LowerOptions, Plan, PlanStep, lower};
+use ms_compile::target::{EpilogueLimits, Target};
 use ms_cpu::{CpuBackend, Isa, TARGET, threads};
+use ms_ir::data::{Array, DType};
+use ms_ir::{Precision, Type};
+use ms_ops::ops::parse_graph;
 use std::process::Command;
 
 /// Iotas, their reductions, and one-hot rows, a mask and random numbers computed from positions. Each has a million

@@ -3,15 +3,15 @@
 use crate::driver::{Commands, SimDriver, SimKernel};
 use crate::memory::SimMemory;
 use crate::simulation::Simulation;
-use ms_core::error::{Result, in_op};
-use ms_core::exec::{Artifact, Backend, BackendEntry, CompileOptions, Driver, Executable, StepCode, unavailable};
-use ms_core::ir::{Graph, Kernel};
-use ms_core::lower::eager::Step;
-use ms_core::ops::{AxisOrder, definition};
-use ms_core::target::{Contracted, Images};
-use ms_core::target::{EpilogueLimits, Target};
-use ms_core::tensor::{Array, Device, DeviceKind, MemorySpace};
+use ms_compile::exec::{Artifact, Backend, BackendEntry, CompileOptions, Driver, Executable, StepCode, unavailable};
+use ms_compile::lower::eager::Step;
+use ms_compile::target::{Contracted, Images};
+use ms_compile::target::{EpilogueLimits, Target};
 use ms_cpu::CpuBackend;
+use ms_ir::data::{Array, Device, DeviceKind, MemorySpace};
+use ms_ir::error::{Result, in_op};
+use ms_ir::{Graph, Kernel};
+use ms_ops::ops::{AxisOrder, definition};
 use smallvec::SmallVec;
 use std::sync::{Arc, LazyLock, OnceLock};
 
@@ -38,7 +38,7 @@ impl SimBackend {
     /// Creates the backend of simulated device `id`.
     ///
     /// # Errors
-    /// [`Code::DeviceUnavailable`](ms_core::Code::DeviceUnavailable) if `id` is not below [`DEVICES`], or if the system
+    /// [`Code::DeviceUnavailable`](ms_ir::Code::DeviceUnavailable) if `id` is not below [`DEVICES`], or if the system
     /// cannot reserve the addresses.
     pub fn new(id: u16) -> Result<Self> {
         Ok(Self { cpu: CpuBackend::new(), memory: memory(id)? })

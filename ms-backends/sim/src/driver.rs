@@ -2,14 +2,14 @@
 //! bytes of the device.
 
 use crate::memory::{Copied, SimMemory};
-use ms_core::error::Result;
-use ms_core::exec::{
+use ms_compile::exec::{
     Check, ContractionOperand, Driver, EpilogueCall, EpilogueWords, KernelView, LibraryCall, MemoryView,
 };
-use ms_core::ir::{Contraction, Kernel, Role};
-use ms_core::ops::definition;
-use ms_core::tensor::{MemorySpace, Storage, Stream, StreamKind, Streams, with_stream};
 use ms_cpu::{CpuDriver, KernelCode};
+use ms_ir::data::{MemorySpace, Storage, Stream, StreamKind, Streams, with_stream};
+use ms_ir::error::Result;
+use ms_ir::{Contraction, Kernel, Role};
+use ms_ops::ops::definition;
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;

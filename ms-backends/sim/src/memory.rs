@@ -2,10 +2,10 @@
 
 use crate::queue::{Queue, Work};
 use crate::simulation::Simulation;
-use ms_core::environment::{Variable, number};
-use ms_core::environment_variables;
-use ms_core::error::{Code, Error, Result};
-use ms_core::tensor::{Array, Device, Fence, Memory, Origin, Restored, Storage, Stream, StreamKind, Streams};
+use ms_ir::data::{Array, Device, Fence, Memory, Origin, Restored, Storage, Stream, StreamKind, Streams};
+use ms_ir::environment::{Variable, number};
+use ms_ir::environment_variables;
+use ms_ir::error::{Code, Error, Result};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
@@ -351,7 +351,7 @@ unsafe impl Memory for SimMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ms_core::tensor::DeviceKind;
+    use ms_ir::data::DeviceKind;
 
     #[test]
     fn free_ranges_are_joined() {

@@ -1,8 +1,8 @@
 //! Implements the streams of a simulated device, and the scheduler that runs their work.
 
 use crate::simulation::Simulation;
-use ms_core::error::{Error, Result};
-use ms_core::tensor::{Fence, Origin, Stream, StreamKind};
+use ms_ir::data::{Fence, Origin, Stream, StreamKind};
+use ms_ir::error::{Error, Result};
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -173,7 +173,7 @@ impl Queue {
         self.state().random = seed;
     }
 
-    /// See [`Streams::lend`](ms_core::tensor::Streams::lend).
+    /// See [`Streams::lend`](ms_ir::data::Streams::lend).
     pub fn lend(&self, kind: StreamKind) -> Stream {
         let mut state = self.state();
         let is_idle = |it: &StreamState| it.kind == kind && !it.is_lent && it.work.is_empty() && it.word().is_none();
@@ -185,20 +185,20 @@ impl Queue {
         Stream(at as u32)
     }
 
-    /// See [`Streams::give_back`](ms_core::tensor::Streams::give_back).
+    /// See [`Streams::give_back`](ms_ir::data::Streams::give_back).
     pub fn give_back(&self, stream: Stream) {
         self.state().stream(stream).is_lent = false;
         self.set_origin(stream, None);
     }
 
-    /// See [`Streams::set_origin`](ms_core::tensor::Streams::set_origin).
+    /// See [`Streams::set_origin`](ms_ir::data::Streams::set_origin).
     pub fn set_origin(&self, stream: Stream, origin: Option<Arc<dyn Origin>>) {
         let old = std::mem::replace(&mut self.state().stream(stream).origin, origin);
         // The origin is dropped outside the lock, as it may own memory of the device.
         drop(old);
     }
 
-    /// See [`Streams::fence`](ms_core::tensor::Streams::fence). The fence skips work that only frees memory: it cannot
+    /// See [`Streams::fence`](ms_ir::data::Streams::fence). The fence skips work that only frees memory: it cannot
     /// fail, and nobody awaits it.
     pub fn fence(&self, stream: Stream) -> Fence {
         Fence { stream, serial: self.state().stream(stream).last }
@@ -228,7 +228,7 @@ impl Queue {
         }
     }
 
-    /// See [`Streams::check`](ms_core::tensor::Streams::check).
+    /// See [`Streams::check`](ms_ir::data::Streams::check).
     pub fn check(&self, fence: Fence) -> Result<()> {
         let state = self.state();
         let failure = state.streams[fence.stream.0 as usize].failures.get(&fence.serial);
@@ -238,7 +238,7 @@ impl Queue {
         }
     }
 
-    /// See [`Streams::wait`](ms_core::tensor::Streams::wait).
+    /// See [`Streams::wait`](ms_ir::data::Streams::wait).
     pub fn wait(&self, fence: Fence, simulation: &Simulation) -> Result<()> {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         self.run_while(&running, simulation, |it| !it.has_ended(fence));
@@ -246,7 +246,7 @@ impl Queue {
         failure.map_or(Ok(()), |it| Err(self.report(&running, simulation, &it)))
     }
 
-    /// See [`Streams::synchronize`](ms_core::tensor::Streams::synchronize).
+    /// See [`Streams::synchronize`](ms_ir::data::Streams::synchronize).
     pub fn synchronize(&self, streams: Option<&[Stream]>, simulation: &Simulation) -> Result<()> {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         self.run_while(&running, simulation, |_| true);

@@ -1,6 +1,6 @@
 //! Lets tests observe a simulated device and inject failures.
 
-use ms_core::error::{Code, Error, Result};
+use ms_ir::error::{Code, Error, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The counters of a simulated device, and the failures to inject: see

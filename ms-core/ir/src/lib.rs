@@ -5,9 +5,11 @@
 
 #![cfg_attr(ms_sanitize, feature(sanitize))]
 
+pub mod body;
 pub mod data;
 pub mod environment;
 pub mod error;
+pub mod math;
 pub mod stored;
 #[doc(hidden)]
 pub mod testing;
@@ -19,7 +21,7 @@ mod dot;
 mod graph;
 mod html;
 mod kernel;
-mod math;
+mod launch;
 mod memo;
 mod precision;
 #[cfg(test)]
@@ -40,6 +42,7 @@ pub use kernel::{
     BinaryOp, Compare, Inst, Kernel, KernelBuilder, LaneAxis, LoopWords, NamedKernel, Param, ParamId, Reducer,
     ReductionOrder, Role, Scope, Sign, Stage, StrideClass, UnaryOp, Val, run_multiple,
 };
+pub use launch::{ContractionOperand, EpilogueWords, KernelLaunch, KernelView, StepCode};
 pub use math::Math;
 #[doc(hidden)]
 pub use memo::Memo;

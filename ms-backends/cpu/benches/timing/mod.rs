@@ -1,11 +1,11 @@
 //! Measures single ops.
 
-use ms_core::exec::Backend;
-use ms_core::ir::Precision;
-use ms_core::lower::eager::StepKey;
-use ms_core::ops::OpDef;
-use ms_core::tensor::{Array, Attrs};
+use ms_compile::exec::Backend;
+use ms_compile::lower::eager::StepKey;
 use ms_cpu::CpuBackend;
+use ms_ir::Precision;
+use ms_ir::data::{Array, Attrs};
+use ms_ops::ops::OpDef;
 use std::time::{Duration, Instant};
 
 /// Returns the time of the fastest of `rounds` runs of an op, in microseconds.

@@ -1,16 +1,16 @@
 //! Runs the steps of plans as direct calls: [`CpuDriver`].
 
-use crate::gemm::{self, Arithmetic, Epilogue, Results};
-use crate::isa::Isa;
-use crate::kernel::KernelCode;
 use crate::library;
-use crate::threads::partition;
-use ms_core::error::Result;
-use ms_core::exec::{
+use ms_compile::exec::{
     Check, ContractionOperand, Driver, EpilogueCall, KernelLaunch, KernelView, LibraryCall, MemoryView,
 };
-use ms_core::ir::Contraction;
-use ms_core::tensor::{Array, MemorySpace};
+use ms_ir::Contraction;
+use ms_ir::data::{Array, MemorySpace};
+use ms_ir::error::Result;
+use ms_x64::Isa;
+use ms_x64::KernelCode;
+use ms_x64::gemm::{self, Arithmetic, Epilogue, Results};
+use ms_x64::threads;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ unsafe impl Driver for CpuDriver {
     fn specialized_together(&self, calls: &[(&Self::Kernel, &[u64])]) -> Vec<Self::Kernel> {
         let nanos = calls.iter().filter_map(|(kernel, extents)| kernel.nanos(extents)).fold(0, usize::saturating_add);
         // Short calls run as a single part, so their code needs no bookkeeping for partitions.
-        let code = |&(kernel, extents): &(&Self::Kernel, &[u64])| match partition::is_short(nanos) {
+        let code = |&(kernel, extents): &(&Self::Kernel, &[u64])| match threads::is_short(nanos) {
             true => self.specialized(kernel, extents),
             false => kernel.clone(),
         };
@@ -65,7 +65,7 @@ unsafe impl Driver for CpuDriver {
     unsafe fn launch_together(&self, (): &mut (), launches: &[KernelLaunch<'_, Self::Kernel>]) -> Result<()> {
         // SAFETY: by the contract of `launch_together`, each launch is valid, and no launch accesses what another
         // writes.
-        unsafe { partition::call_batch(launches) };
+        unsafe { threads::call_batch(launches) };
         Ok(())
     }
 

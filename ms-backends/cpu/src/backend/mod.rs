@@ -6,35 +6,33 @@ mod step;
 
 use crate::backend::driver::CpuDriver;
 use crate::backend::step::{CheckStep, ContractionCode, LibraryStep};
-use crate::code::artifact;
-use crate::code::loaded::{self, Loaded, LoadedKernels};
-use crate::code::{CodeMemory, Compiled};
-use crate::codegen::{self, Tuning};
-use crate::gemm::Arithmetic;
-use crate::interp::Interpreted;
-use crate::isa::Isa;
-use crate::kernel::KernelCode;
 use crate::target::TARGET;
-use crate::threads;
-use crate::threads::parallel::Parallel;
-use ms_core::environment::Variable;
-use ms_core::environment_variables;
-use ms_core::error::{Code, Error, Result};
-use ms_core::exec::{
+use ms_compile::exec::{
     Artifact, Backend, BackendEntry, CompileOptions, Driver, Exceeded, Executable, MachineCode, PlanExecutable,
     PlanProgram, Roof, StepCode, unavailable,
 };
-use ms_core::ir::{Graph, Kernel};
-use ms_core::lower::Plan;
-use ms_core::lower::eager::Step;
-use ms_core::target::Target;
-use ms_core::tensor::{Device, DeviceKind};
+use ms_compile::lower::Plan;
+use ms_compile::lower::eager::Step;
+use ms_compile::target::Target;
+use ms_ir::data::{Device, DeviceKind};
+use ms_ir::environment::Variable;
+use ms_ir::environment_variables;
+use ms_ir::error::{Code, Error, Result};
+use ms_ir::{Graph, Kernel};
+use ms_x64::Isa;
+use ms_x64::KernelCode;
+use ms_x64::code::CodeMemory;
+use ms_x64::code::artifact;
+use ms_x64::codegen;
+use ms_x64::gemm::Arithmetic;
+use ms_x64::loaded::{Loaded, LoadedKernels};
+use ms_x64::threads;
 use once_cell::sync::OnceCell;
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::cell::LazyCell;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 /// The minimum number of instructions for which kernels are compiled on several threads. Compiling fewer takes less
 /// time than waking the threads.
@@ -55,23 +53,6 @@ environment_variables! {
 pub struct CpuBackend {
     isa: Isa,
     kernels: Mutex<LoadedKernels>,
-}
-
-impl Loaded {
-    /// Creates a kernel with its machine code in a range of memory, if it has any.
-    ///
-    /// # Safety
-    /// The range contains the kernel's code for this machine.
-    unsafe fn new(isa: Isa, kernel: &Arc<Kernel>, at: Option<(Arc<CodeMemory>, Range<usize>)>) -> Self {
-        let code: Arc<dyn KernelCode> = match at.clone() {
-            // SAFETY: the range contains the kernel's code by this function's contract.
-            Some((memory, at)) => Arc::new(unsafe { Compiled::new(kernel.clone(), memory, at) }),
-            None => Arc::new(Interpreted::new(kernel.clone())),
-        };
-        let code = Parallel::new(kernel, code).with_split(kernel, isa, compile_or_interpret);
-        let code = if at.is_some() { code.with_variants(kernel, isa, compile_variant) } else { code };
-        Self { code: Arc::new(code), at }
-    }
 }
 
 impl CpuBackend {
@@ -152,16 +133,13 @@ impl CpuBackend {
 
     /// Returns a kernel from the table, compiling and adding it if it is not there.
     fn loaded(&self, kernel: &Kernel) -> Loaded {
-        let hash = loaded::hash(kernel);
+        let hash = ms_x64::hash(kernel);
         let mut table = self.kernels();
         if let Some(loaded) = table.get(hash, kernel) {
             return loaded.clone();
         }
-        let code = self.machine_code(kernel);
-        let at = code.and_then(|it| Some((CodeMemory::map(&it)?, 0..it.len())));
         let kernel = Arc::new(kernel.clone());
-        // SAFETY: the memory was just mapped from this kernel's code for an instruction set of this machine.
-        let loaded = unsafe { Loaded::new(self.isa, &kernel, at) };
+        let loaded = Loaded::compile(self.isa, &kernel);
         table.insert(hash, kernel, &loaded);
         loaded
     }
@@ -208,7 +186,7 @@ impl CpuBackend {
         code: &MachineCode,
     ) -> Vec<Arc<dyn KernelCode>> {
         let mut table = self.kernels();
-        let memory = LazyCell::new(|| CodeMemory::from_artifact(code));
+        let memory = LazyCell::new(|| code_memory(code));
         let mut loaded = |((kernel, hash), at): ((&Kernel, u64), Option<Range<usize>>)| {
             if let Some(loaded) = table.get(hash, kernel) {
                 return loaded.code.clone();
@@ -243,20 +221,6 @@ impl CpuBackend {
     }
 }
 
-/// Compiles a kernel that is part of a split reduction. Interprets it if there is no machine code.
-pub(crate) fn compile_or_interpret(kernel: Kernel, isa: Isa) -> Arc<dyn KernelCode> {
-    let kernel = Arc::new(kernel);
-    compile_variant(&kernel, isa, Tuning::General).unwrap_or_else(|| Arc::new(Interpreted::new(kernel)))
-}
-
-/// Compiles a kernel with a `tuning`. Returns `None` if there is no such variant, or no executable memory for it.
-pub(crate) fn compile_variant(kernel: &Arc<Kernel>, isa: Isa, tuning: Tuning) -> Option<Arc<dyn KernelCode>> {
-    let code = codegen::compile_for(kernel, isa, tuning).ok()?;
-    let memory = CodeMemory::map(&code.bytes)?;
-    // SAFETY: the memory was just mapped from this kernel's code for an instruction set of this machine.
-    Some(Arc::new(unsafe { Compiled::new(kernel.clone(), memory, 0..code.bytes.len()) }))
-}
-
 /// Returns the pool of compiler threads, one per compute thread. Returns `None` if there is only one, or if the system
 /// cannot start them. The start is retried at the next call.
 fn compilers() -> Option<&'static ThreadPool> {
@@ -268,8 +232,16 @@ fn compilers() -> Option<&'static ThreadPool> {
     POOL.get_or_try_init(|| start().build()).ok()
 }
 
+/// Returns the code of an artifact, in place if it is already executable, and else as a mapped copy.
+fn code_memory(code: &MachineCode) -> Option<Arc<CodeMemory>> {
+    match code {
+        MachineCode::Bytes(bytes) => CodeMemory::map(bytes),
+        MachineCode::Executable(memory) => Some(CodeMemory::mapped(memory.clone())),
+    }
+}
+
 fn hashes(kernels: &[Kernel]) -> Vec<u64> {
-    kernels.iter().map(loaded::hash).collect()
+    kernels.iter().map(ms_x64::hash).collect()
 }
 
 impl Default for CpuBackend {
@@ -290,7 +262,8 @@ unsafe impl Backend for CpuBackend {
     }
 
     fn sources(&self) -> &'static str {
-        env!("MS_CPU_SOURCES")
+        static SOURCES: LazyLock<String> = LazyLock::new(|| format!("{} {}", env!("MS_CPU_SOURCES"), ms_x64::SOURCES));
+        &SOURCES
     }
 
     fn target(&self) -> &Target {
@@ -345,8 +318,8 @@ fn probe(id: u16) -> Result<Arc<dyn Backend>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ms_core::ir::{BinaryOp, KernelBuilder, LaneAxis, Role, Scope, StrideClass};
-    use ms_core::tensor::DType;
+    use ms_ir::data::DType;
+    use ms_ir::{BinaryOp, KernelBuilder, LaneAxis, Role, Scope, StrideClass};
 
     /// Builds a sum of `terms` terms.
     fn kernel(terms: usize) -> Kernel {

@@ -1,11 +1,11 @@
 //! Measures the roofline of the CPU, see [`Roof`].
 
 use crate::backend::CpuBackend;
-use crate::codegen::LINE;
-use crate::threads;
-use ms_core::exec::{Exceeded, Roof};
-use ms_core::ir::{BinaryOp, Kernel, KernelBuilder, LaneAxis, Role, Scope, StrideClass, Val};
-use ms_core::tensor::{DType, try_filled};
+use ms_compile::exec::{Exceeded, Roof};
+use ms_ir::data::{DType, try_filled};
+use ms_ir::{BinaryOp, Kernel, KernelBuilder, LaneAxis, Role, Scope, StrideClass, Val};
+use ms_x64::codegen::LINE;
+use ms_x64::threads;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 

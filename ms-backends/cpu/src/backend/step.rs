@@ -1,13 +1,13 @@
 //! Implements the steps that are not kernels.
 
-use crate::gemm::{self, Arithmetic, Results};
-use crate::isa::Isa;
 use crate::library;
-use ms_core::error::{Code, Error, Result};
-use ms_core::exec::{ContractionOperand, StepCode};
-use ms_core::ir::{Contraction, ContractionRanks, ContractionTypes, Precision};
-use ms_core::ops::host::check_positions;
-use ms_core::tensor::{Array, Attrs, Op};
+use ms_compile::exec::{ContractionOperand, StepCode};
+use ms_ir::data::{Array, Attrs, Op};
+use ms_ir::error::{Code, Error, Result};
+use ms_ir::{Contraction, ContractionRanks, ContractionTypes, Precision};
+use ms_ops::ops::host::check_positions;
+use ms_x64::Isa;
+use ms_x64::gemm::{self, Arithmetic, Results};
 
 /// A contraction of operands with given types and ranks.
 pub struct ContractionCode {

@@ -2,13 +2,13 @@
 
 use super::elements;
 use super::index::written;
-use crate::gemm::Shared;
-use crate::threads;
-use ms_core::error::Result;
-use ms_core::ops::host::{Axis, dense};
-use ms_core::ops::{self, AxisAttrs, CumulativeAttrs, OpDef};
-use ms_core::tensor::{Array, Attrs, Element, Kind, Op, Scalar, try_filled};
-use ms_core::with_element;
+use ms_ir::data::{Array, Attrs, Element, Kind, Op, Scalar, try_filled};
+use ms_ir::error::Result;
+use ms_ir::with_element;
+use ms_ops::ops::host::{Axis, dense};
+use ms_ops::ops::{self, AxisAttrs, CumulativeAttrs, OpDef};
+use ms_x64::gemm::Shared;
+use ms_x64::threads;
 
 /// Number of columns of a block: contiguous elements, each in a different row along the axis.
 const COLUMNS: usize = 64;
@@ -154,7 +154,7 @@ fn cumulative(
 /// The conditions of [`run`] hold.
 ///
 /// # Errors
-/// The errors of the op; [`Code::Memory`](ms_core::Code::Memory) if there is no memory for a plane.
+/// The errors of the op; [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for a plane.
 pub unsafe fn means(op: Op, attrs: &Attrs, inputs: &[&Array], out: &Array) -> Option<Result<()>> {
     let planes = ops::mean_planes(op, attrs, inputs.first()?.shape())?;
     Some(planes.and_then(|planes| {

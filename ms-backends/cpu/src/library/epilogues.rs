@@ -1,7 +1,7 @@
 //! Runs epilogues of image ops: kernels that read elements of a result while these are in a cache.
 
-use crate::gemm::Epilogue;
-use crate::threads;
+use ms_x64::gemm::Epilogue;
+use ms_x64::threads;
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ pub struct Epilogues<'a> {
 pub type ImagePart = [Range<usize>; 3];
 
 impl<'a> Epilogues<'a> {
-    /// Returns the epilogues of a result of this shape, whose loops are its [axes](ms_core::lower::image_axes).
+    /// Returns the epilogues of a result of this shape, whose loops are its [axes](ms_compile::lower::image_axes).
     pub fn new(list: &'a [Epilogue<'a>], shape: &[usize]) -> Self {
         let (leading, plane) = shape.split_at(shape.len().min(2));
         let size = |axis: usize| leading.get(axis).copied().unwrap_or(1);

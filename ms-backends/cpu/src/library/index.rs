@@ -1,13 +1,13 @@
 //! Runs reads and writes at indices, of whole slices or of single elements along an axis, and concatenation.
 
 use super::update::begin;
-use crate::gemm::Shared;
-use crate::threads;
-use ms_core::error::Result;
-use ms_core::ops::host::{Axis, ScatterReduction, dense, elements, parts, plus, positions, rows, visit_indexed};
-use ms_core::ops::{self, AxisAttrs, OpDef};
-use ms_core::tensor::{Array, Attrs, Element, Op};
-use ms_core::with_element;
+use ms_ir::data::{Array, Attrs, Element, Op};
+use ms_ir::error::Result;
+use ms_ir::with_element;
+use ms_ops::ops::host::{Axis, ScatterReduction, dense, elements, parts, plus, positions, rows, visit_indexed};
+use ms_ops::ops::{self, AxisAttrs, OpDef};
+use ms_x64::gemm::Shared;
+use ms_x64::threads;
 
 /// An implementation: computes a row-major output from attributes and operands.
 type Run = fn(&Attrs, &[&Array], &Array) -> Result<()>;

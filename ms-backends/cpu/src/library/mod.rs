@@ -14,15 +14,15 @@ mod sort;
 mod tests;
 mod update;
 
-use crate::gemm::{Arithmetic, Epilogue};
-use crate::interp::number::Number;
 use epilogues::Epilogues;
 use half::{bf16, f16};
-use ms_core::error::{Code, Error, Result};
-use ms_core::exec::count_reference;
-use ms_core::ops::host::dense;
-use ms_core::ops::{self, Lowering, OpDef};
-use ms_core::tensor::{Array, Attrs, DType, Element, HostArray, Op};
+use ms_compile::exec::count_reference;
+use ms_ir::data::{Array, Attrs, DType, Element, HostArray, Op};
+use ms_ir::error::{Code, Error, Result};
+use ms_ops::ops::host::dense;
+use ms_ops::ops::{self, Lowering, OpDef};
+use ms_x64::gemm::{Arithmetic, Epilogue};
+use ms_x64::interp::Number;
 use smallvec::SmallVec;
 use std::ops::AddAssign;
 
@@ -30,7 +30,7 @@ use std::ops::AddAssign;
 ///
 /// # Safety
 /// The op's type rule accepts the inputs and infers the types of the outputs. Nothing else accesses the outputs'
-/// memory, which does not overlap the inputs. The output of an op that [updates](ms_core::ops::Lowering::Update) its
+/// memory, which does not overlap the inputs. The output of an op that [updates](ms_ops::ops::Lowering::Update) its
 /// first operand may share the operand's memory.
 ///
 /// # Errors

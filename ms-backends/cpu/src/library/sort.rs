@@ -2,15 +2,15 @@
 
 use super::elements;
 use super::index::written;
-use crate::gemm::Shared;
-use crate::isa::Isa;
-use crate::threads;
 use half::{bf16, f16};
-use ms_core::error::Result;
-use ms_core::ops::host::{Axis, dense};
-use ms_core::ops::{self, OpDef, SortAttrs, TopkAttrs};
-use ms_core::tensor::{Array, Attrs, Element, Op, try_room};
-use ms_core::with_element;
+use ms_ir::data::{Array, Attrs, Element, Op, try_room};
+use ms_ir::error::Result;
+use ms_ir::with_element;
+use ms_ops::ops::host::{Axis, dense};
+use ms_ops::ops::{self, OpDef, SortAttrs, TopkAttrs};
+use ms_x64::Isa;
+use ms_x64::gemm::Shared;
+use ms_x64::threads;
 use std::ops::{Not, Range};
 
 /// Minimum number of elements of a part of a row.

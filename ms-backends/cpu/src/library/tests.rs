@@ -1,12 +1,12 @@
 //! Tests native loops against reference evaluations.
 
-use crate::gemm::Arithmetic;
-use crate::isa::Isa;
-use crate::threads;
-use ms_core::ir::Precision;
-use ms_core::ops::{self, Lowering, OpDef, Sample, SampleInput};
-use ms_core::tensor::{Array, Attr, Attrs, DType, Element, Scalar, Type};
-use ms_core::with_element;
+use ms_ir::Precision;
+use ms_ir::data::{Array, Attr, Attrs, DType, Element, Scalar, Type};
+use ms_ir::with_element;
+use ms_ops::ops::{self, Lowering, OpDef, Sample, SampleInput};
+use ms_x64::Isa;
+use ms_x64::gemm::Arithmetic;
+use ms_x64::threads;
 
 const NATIVE: [&OpDef; 6] = [
     &ops::CONV,
@@ -321,8 +321,8 @@ fn ops_along_an_axis() {
             let x = special(shape, dtype);
             let strided = special(&[shape, &[2]].concat(), dtype).with_layout({
                 let rank = shape.len();
-                let whole = ms_core::tensor::Layout::contiguous(&[shape, &[2]].concat());
-                ms_core::tensor::Layout::new(shape.into(), whole.strides()[..rank].into(), 1)
+                let whole = ms_ir::data::Layout::contiguous(&[shape, &[2]].concat());
+                ms_ir::data::Layout::new(shape.into(), whole.strides()[..rank].into(), 1)
             });
             for (axis, &size) in shape.iter().enumerate() {
                 for x in [&x, &strided] {

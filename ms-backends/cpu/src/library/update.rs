@@ -2,13 +2,13 @@
 
 use super::elements;
 use super::index::written;
-use crate::gemm::Shared;
-use crate::threads;
-use ms_core::error::Result;
-use ms_core::ops::ADD_SLICES;
-use ms_core::ops::host::{self, dense, plus};
-use ms_core::tensor::{Array, Attrs, Element, Layout, Op};
-use ms_core::with_element;
+use ms_ir::data::{Array, Attrs, Element, Layout, Op};
+use ms_ir::error::Result;
+use ms_ir::with_element;
+use ms_ops::ops::ADD_SLICES;
+use ms_ops::ops::host::{self, dense, plus};
+use ms_x64::gemm::Shared;
+use ms_x64::threads;
 
 /// Runs an op of this module and writes its row-major output; `None` for other ops.
 ///
@@ -107,7 +107,7 @@ fn each<T: Element>(to: &mut [T], place: &Layout, values: &[T], visit: impl Fn(&
 #[cfg(test)]
 mod tests {
     use super::each;
-    use ms_core::tensor::Layout;
+    use ms_ir::data::Layout;
 
     /// Adds values to the elements of a layout, and compares with its offsets.
     fn check(shape: &[usize], strides: &[isize], offset: usize, len: usize) {

@@ -1,9 +1,9 @@
 //! Tests steps that launch several kernels together.
 
 use super::{argument, binary, buffer, check_refused, kernel_call, load};
-use ms_core::ir::{BinaryOp, Type};
-use ms_core::lower::{KernelCall, Place, Plan, PlanStep, Reuse, Routine};
-use ms_core::tensor::{Array, DType};
+use ms_compile::lower::{KernelCall, Place, Plan, PlanStep, Reuse, Routine};
+use ms_ir::data::{Array, DType};
+use ms_ir::{BinaryOp, Type};
 
 /// The number of elements of each value, enough for several chunks of a task.
 const LEN: usize = 100_000;

@@ -1,15 +1,13 @@
 //! Tests contractions with epilogues.
 
 use super::{buffer, check_refused, load};
-use ms_core::ir::{
-    Contraction, ContractionRanks, ContractionTypes, Kernel, LaneAxis, ParamId, Precision, StrideClass, Type,
-};
-use ms_core::lower::{
+use ms_compile::lower::{
     Argument, BufferId, ContractionResult, ContractionStep, Epilogue, EpilogueLoops, KernelCall, KernelId, Place, Plan,
     PlanOp, PlanStep, Routine, Span, View,
 };
-use ms_core::ops;
-use ms_core::tensor::{Array, Attr, Attrs, DType, Layout};
+use ms_ir::data::{Array, Attr, Attrs, DType, Layout};
+use ms_ir::{Contraction, ContractionRanks, ContractionTypes, Kernel, LaneAxis, ParamId, Precision, StrideClass, Type};
+use ms_ops::ops;
 
 /// Builds a batched contraction whose rows and columns are two axes each, in another order in the operands. The
 /// epilogue computes `p * c + i`, where `c` has one number per column, and `i` is the position along the first row

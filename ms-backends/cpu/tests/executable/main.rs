@@ -3,18 +3,19 @@
 mod batch;
 mod epilogues;
 
-use ms_core::error::Code;
-use ms_core::exec::{Artifact, Backend, CompileOptions, Executable, PlanProgram, Program, StoredProgram};
-use ms_core::ir::{
-    BinaryOp, Contraction, ContractionTypes, Kernel, KernelBuilder, LaneAxis, Precision, Role, Scope, StrideClass, Type,
-};
-use ms_core::lower::{
+use ms_compile::exec::{Artifact, Backend, CompileOptions, Executable, PlanProgram, Program, StoredProgram};
+use ms_compile::lower::{
     Argument, Buffer, BufferId, ContractionResult, ContractionStep, IndexedAxis, KernelCall, KernelId, Place, Plan,
     PlanOp, PlanStep, Reuse, Routine, Span, View,
 };
-use ms_core::tensor::{Array, Attr, Attrs, DType, Layout, Literal};
-use ms_core::{Error, ops};
 use ms_cpu::{CpuBackend, Isa};
+use ms_ir::Error;
+use ms_ir::data::{Array, Attr, Attrs, DType, Layout, Literal};
+use ms_ir::error::Code;
+use ms_ir::{
+    BinaryOp, Contraction, ContractionTypes, Kernel, KernelBuilder, LaneAxis, Precision, Role, Scope, StrideClass, Type,
+};
+use ms_ops::ops;
 use std::sync::Arc;
 
 /// Builds a kernel that computes `out = a op b` along one axis.

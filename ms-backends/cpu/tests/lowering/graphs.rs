@@ -1,10 +1,10 @@
 //! Generates random graphs.
 
-use ms_core::ir::{Graph, Node, Type, ValueId};
-use ms_core::ops::by_name;
-use ms_core::tensor::{Array, Attr, Attrs, DType, Literal, Scalar};
+use ms_ir::data::{Array, Attr, Attrs, DType, Literal, Scalar};
+use ms_ir::{Graph, Node, Type, ValueId};
+use ms_ops::ops::by_name;
 
-pub type Random = ms_core::ir::testing::Random<'static>;
+pub type Random = ms_ir::testing::Random<'static>;
 
 pub fn array(random: &mut Random, ty: &Type) -> Array {
     let shape = ty.shape().expect("the dimensions are constants");

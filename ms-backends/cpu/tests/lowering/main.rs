@@ -3,16 +3,16 @@
 mod graphs;
 
 use graphs::{Builder, Random, array, random_graph, random_layers, sizes};
-use ms_core::error::Code;
-use ms_core::exec::{Backend, CompileOptions, PlanProgram, reference};
-use ms_core::ir::{Graph, Kernel, LaneAxis, Math, Node, Precision, Role, Scope, Type, ValueId};
-use ms_core::lower::{ContractionResult, Epilogue, EpilogueLoops, KernelCall, LowerOptions, Plan, PlanStep, lower};
-use ms_core::ops::{COMPOSITES, infer, parse_graph};
+use ms_compile::exec::{Backend, CompileOptions, PlanProgram, reference};
+use ms_compile::lower::{ContractionResult, Epilogue, EpilogueLoops, KernelCall, LowerOptions, Plan, PlanStep, lower};
+use ms_compile::target::Kept;
+use ms_compile::target::{EpilogueLimits, Native, Target};
 use ms_core::optimize::{PassContext, optimize};
-use ms_core::target::Kept;
-use ms_core::target::{EpilogueLimits, Native, Target};
-use ms_core::tensor::{Array, Attr, Attrs, DType, Literal, Scalar};
 use ms_cpu::{CpuBackend, Isa, TARGET};
+use ms_ir::data::{Array, Attr, Attrs, DType, Literal, Scalar};
+use ms_ir::error::Code;
+use ms_ir::{Graph, Kernel, LaneAxis, Math, Node, Precision, Role, Scope, Type, ValueId};
+use ms_ops::ops::{COMPOSITES, infer, parse_graph};
 use std::sync::LazyLock;
 
 fn run(plan: Plan, isa: Isa, inputs: &[&Array]) -> Vec<Array> {

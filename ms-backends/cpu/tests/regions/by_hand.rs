@@ -1,8 +1,8 @@
 //! Tests hand-written graphs.
 
 use super::{check, f32s, flag, int};
-use ms_core::ops::parse_graph;
-use ms_core::tensor::Array;
+use ms_ir::data::Array;
+use ms_ops::ops::parse_graph;
 
 #[test]
 fn by_hand() {

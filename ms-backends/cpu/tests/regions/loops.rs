@@ -1,16 +1,16 @@
 //! Tests loops that are lowered to kernels.
 
 use super::{check, f32s, flag, int};
-use ms_core::ir::Scope;
-use ms_core::lower::{LowerOptions, Plan, PlanStep, lower};
-use ms_core::ops::parse_graph;
-use ms_core::tensor::Array;
+use ms_compile::lower::{LowerOptions, Plan, PlanStep, lower};
 use ms_cpu::TARGET;
+use ms_ir::Scope;
+use ms_ir::data::Array;
+use ms_ops::ops::parse_graph;
 
 /// Returns the number of loop kernels and of loop steps in a plan.
 pub fn loops(plan: &Plan) -> [usize; 2] {
     let is_loop = |step: &&PlanStep| matches!(step, PlanStep::Loop(_));
-    let repeats = |kernel: &&ms_core::ir::Kernel| kernel.stages.iter().any(|it| it.scope == Scope::Repeat);
+    let repeats = |kernel: &&ms_ir::Kernel| kernel.stages.iter().any(|it| it.scope == Scope::Repeat);
     [plan.kernels.iter().filter(repeats).count(), plan.routines.iter().flat_map(|it| &it.steps).filter(is_loop).count()]
 }
 

@@ -4,13 +4,13 @@ mod by_hand;
 mod loops;
 mod random;
 
-use ms_core::exec::{Backend, CompileOptions, reference};
-use ms_core::ir::Graph;
-use ms_core::lower::{LowerOptions, lower};
-use ms_core::ops;
+use ms_compile::exec::{Backend, CompileOptions, reference};
+use ms_compile::lower::{LowerOptions, lower};
 use ms_core::optimize::{PassContext, optimize};
-use ms_core::tensor::Array;
 use ms_cpu::{CpuBackend, Isa, TARGET};
+use ms_ir::Graph;
+use ms_ir::data::Array;
+use ms_ops::ops;
 
 /// Returns whether two results are bitwise equal, except for NaNs.
 fn equal(a: &Array, b: &Array) -> bool {

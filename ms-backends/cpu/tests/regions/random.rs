@@ -1,12 +1,12 @@
 //! Tests random graphs.
 
 use super::{check, f32s, flag, int, scalar};
-use ms_core::ir::{Graph, Node, Type, ValueId};
-use ms_core::ops::{self, by_name};
-use ms_core::tensor::{Array, Attrs, DType, Dim};
+use ms_ir::data::{Array, Attrs, DType, Dim};
+use ms_ir::{Graph, Node, Type, ValueId};
+use ms_ops::ops::{self, by_name};
 use std::sync::Arc;
 
-type Random = ms_core::ir::testing::Random<'static>;
+type Random = ms_ir::testing::Random<'static>;
 
 /// Builds a random graph over a few types from random values of each type.
 struct Builder<'r> {
@@ -55,8 +55,8 @@ impl<'r> Builder<'r> {
     }
 
     fn constant(&mut self, array: &Array) -> ValueId {
-        let literal = ms_core::tensor::Literal::from_array(array).expect("the elements are readable");
-        let node = Node::new(ops::CONSTANT.op(), Attrs::new([ms_core::tensor::Attr::Literal(literal)]), []);
+        let literal = ms_ir::data::Literal::from_array(array).expect("the elements are readable");
+        let node = Node::new(ops::CONSTANT.op(), Attrs::new([ms_ir::data::Attr::Literal(literal)]), []);
         self.add(node, vec![array.ty()])[0]
     }
 

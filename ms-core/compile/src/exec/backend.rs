@@ -5,10 +5,10 @@ use super::roof::{Exceeded, Roof};
 use super::waits::Waits;
 use crate::lower::eager::Step;
 use crate::target::Target;
-use ms_ir::Graph;
 use ms_ir::data::{Array, Device, DeviceKind, MemorySpace};
 use ms_ir::environment;
 use ms_ir::error::{Code, Error, OrRaise, Result};
+use ms_ir::{Graph, StepCode};
 use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -72,32 +72,6 @@ pub unsafe trait Backend: Send + Sync {
     /// # Errors
     /// [`Code::Backend`](ms_ir::Code::Backend) if the device cannot run it.
     fn compile_step(&self, step: &Step) -> Result<Arc<dyn StepCode>>;
-}
-
-/// The code of a [`Step`].
-///
-/// # Safety
-/// A run writes all elements of the results with valid values of their dtypes. It accesses only the memory in the
-/// contract of [`StepCode::run`], and retains none of the arrays. On a device with separate memory it is work of a
-/// stream, as for [`Backend`]; then the contract must hold when the work runs.
-pub unsafe trait StepCode: Send + Sync {
-    /// Runs the step. A [kernel](Step::Kernel) takes the argument block of a call (see [`Kernel`](ms_ir::Kernel)),
-    /// with the addresses of operands and results, and no arrays. Other steps take an empty block, operands of any
-    /// layout, and row-major results.
-    ///
-    /// # Safety
-    /// - The block has the kernel's number of words, and extents that the kernel
-    ///   [takes](ms_ir::Kernel::takes). All elements that its extents and strides address are in memory of
-    ///   the device that is live during the call.
-    /// - Arrays are in memory of the device. They have the dtypes of the step; the type rule of a library op
-    ///   accepts the operands and infers the types of the results.
-    /// - During the call, nobody else writes the operands or accesses the results, which do not overlap the
-    ///   operands. The kernel itself may read an element that it writes only at the same loop indices.
-    ///
-    /// # Errors
-    /// The errors of the op and of the device; [`Code::Shape`](ms_ir::Code::Shape) for operands that do not fit a
-    /// contraction.
-    unsafe fn run(&self, block: &[u64], operands: &[&Array], results: &[Array]) -> Result<()>;
 }
 
 /// Terms on which a run may reuse the memory of a donated input without other references.

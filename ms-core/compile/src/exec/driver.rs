@@ -1,9 +1,8 @@
 //! Defines the interface between the plan runner and the device that runs its steps.
 
-use super::watch::KernelView;
 use ms_ir::data::{Array, Attrs, DType, Layout, MemorySpace, Op, Shape, Storage, Type};
 use ms_ir::error::{Code, Error, Result, in_op};
-use ms_ir::{Contraction, LoopWords, Precision};
+use ms_ir::{Contraction, ContractionOperand, EpilogueWords, KernelLaunch, KernelView, Precision};
 use ms_ops::ops::host::check_positions;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -280,32 +279,6 @@ pub unsafe trait Driver: Send + Sync {
     fn submit(&self, commands: &mut Self::Commands) -> Result<()>;
 }
 
-/// A call of a kernel.
-#[derive(Clone, Copy, Debug)]
-pub struct KernelLaunch<'a, K> {
-    /// The code of the kernel.
-    pub kernel: &'a K,
-    /// The argument block of the call.
-    pub block: &'a [u64],
-}
-
-/// An operand of a contraction.
-#[derive(Clone, Copy, Debug)]
-pub struct ContractionOperand<'a> {
-    /// The address of its first element.
-    pub address: u64,
-    /// The block that contains it, if that may be parameter storage. The run does not write it, so [packed
-    /// forms](Storage::form) of it can be cached.
-    pub held: Option<&'a Storage>,
-}
-
-impl ContractionOperand<'_> {
-    /// Creates an operand in memory of a run.
-    pub fn at(address: u64) -> Self {
-        Self { address, held: None }
-    }
-}
-
 /// A call of an epilogue: a kernel on the result of a contraction or a library op.
 #[derive(Clone, Copy, Debug)]
 pub struct EpilogueCall<'a, K> {
@@ -315,21 +288,6 @@ pub struct EpilogueCall<'a, K> {
     pub block: &'a [u64],
     /// The per-tile arguments.
     pub words: EpilogueWords,
-}
-
-/// The positions in an epilogue's argument block of the words that vary per tile of the result.
-#[derive(Clone, Copy, Debug)]
-pub struct EpilogueWords {
-    /// The words of the loops.
-    pub loops: LoopWords,
-    /// The number of leading loops that are axes of the result.
-    pub axes: usize,
-    /// The word with the address of the tile, if the kernel reads the result of a contraction. The tile's byte strides
-    /// along the loops follow it.
-    pub result: Option<usize>,
-    /// Whether a tile needs whole rows along the last axis of the result: the last loop is not parallel, or that axis
-    /// has no loop.
-    pub by_rows: bool,
 }
 
 /// Elements in device memory.

@@ -3,11 +3,11 @@
 //! Nothing is recorded or queried unless the calling thread [is profiled](watched). Then runs are issued to
 //! [`Watched`], a driver that wraps the device's and times every step.
 
-use super::driver::{Check, ContractionOperand, Driver, EpilogueCall, KernelLaunch, LibraryCall, MemoryView};
+use super::driver::{Check, Driver, EpilogueCall, LibraryCall, MemoryView};
 use super::work::{self, Work};
 use ms_ir::data::{MemorySpace, Storage, StreamKind, with_stream};
 use ms_ir::error::Result;
-use ms_ir::{Contraction, Kernel};
+use ms_ir::{Contraction, ContractionOperand, Kernel, KernelLaunch, KernelView};
 use rustc_hash::FxHashMap;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -73,15 +73,6 @@ pub struct KernelCopy {
     pub kernel: Kernel,
     /// The position-independent machine code; empty if the kernel is interpreted.
     pub code: Vec<u8>,
-}
-
-/// A kernel of a driver.
-#[derive(Clone, Copy, Debug)]
-pub struct KernelView<'a> {
-    /// The kernel.
-    pub kernel: &'a Kernel,
-    /// The machine code, if there is any.
-    pub code: Option<&'a [u8]>,
 }
 
 thread_local! {

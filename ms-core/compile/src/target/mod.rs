@@ -8,9 +8,9 @@ pub use images::{Contracted, Images};
 
 use ms_ir::data::{DType, Op};
 use ms_ir::error::{Code, Error, Result};
+use ms_ir::math::{Expansion, expand};
 use ms_ir::{Contraction, Inst, Kernel, Math, Precision, Type};
 use ms_ops::ops::AxisOrder;
-use ms_ops::ops::math::{Expansion, expand};
 
 /// A processor, as far as it determines how graphs are lowered. Lowering for equal targets yields equal
 /// plans.
@@ -118,9 +118,6 @@ pub struct RepeatLimits {
     pub nodes: usize,
 }
 
-/// The cost of [`Inst::Gather`] in basic instructions: the position is checked and scaled.
-const GATHER_COST: usize = 4;
-
 impl Target {
     /// An unknown processor: kernels are not limited in size, and no functions are native.
     pub const fn unbounded() -> Self {
@@ -221,8 +218,7 @@ impl Target {
                         formula.cost()
                     }
                 },
-                Inst::Gather(..) => GATHER_COST,
-                _ => 1,
+                _ => inst.cost(),
             };
         }
         cost

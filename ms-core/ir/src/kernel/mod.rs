@@ -308,6 +308,15 @@ pub enum Inst {
 }
 
 impl Inst {
+    /// Returns the cost in basic instructions. A gather checks and scales its position. Functions cost as much as their
+    /// [formulas](crate::math::Expansion::cost), which is not counted here.
+    pub const fn cost(&self) -> usize {
+        match self {
+            Self::Gather(..) => 4,
+            _ => 1,
+        }
+    }
+
     /// Returns the values that the instruction reads, for rewriting.
     pub fn operands_mut(&mut self) -> [Option<&mut Val>; 3] {
         match self {

@@ -4,10 +4,10 @@ use super::forward::GAP;
 use super::panels::{Packed, elements, multiply, pack_into};
 use super::rows::State;
 use super::{Attention, Matrices, QUERIES};
-use crate::gemm::{Matrix, Shared};
-use crate::threads;
-use ms_core::error::Result;
-use ms_core::tensor::{Array, DType};
+use ms_ir::data::{Array, DType};
+use ms_ir::error::Result;
+use ms_x64::gemm::{Matrix, Shared};
+use ms_x64::threads;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
 /// Number of tasks, enough to keep the threads of common machines busy. Every task sums its own gradients of keys and

@@ -3,10 +3,10 @@
 use super::panels::{Packed, multiply};
 use super::rows::State;
 use super::{Attention, QUERIES};
-use crate::gemm::{Matrix, Shared};
-use crate::threads;
-use ms_core::error::Result;
-use ms_core::tensor::{Array, DType};
+use ms_ir::data::{Array, DType};
+use ms_ir::error::Result;
+use ms_x64::gemm::{Matrix, Shared};
+use ms_x64::threads;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
 /// Maximum number of keys of a block, a multiple of the columns of tiles.

@@ -14,12 +14,12 @@ mod tests;
 
 use super::elements;
 use super::index::written;
-use crate::gemm::{Accumulator, Tile};
-use crate::isa::Isa;
-use ms_core::error::Result;
-use ms_core::ops::host::dense;
-use ms_core::ops::{BLOCKED_ATTENTION, BLOCKED_ATTENTION_GRAD, BlockedAttentionAttrs};
-use ms_core::tensor::{Array, Attrs, DType, HostArray, Op, broadcast_shapes, try_room};
+use ms_ir::data::{Array, Attrs, DType, HostArray, Op, broadcast_shapes, try_room};
+use ms_ir::error::Result;
+use ms_ops::ops::host::dense;
+use ms_ops::ops::{BLOCKED_ATTENTION, BLOCKED_ATTENTION_GRAD, BlockedAttentionAttrs};
+use ms_x64::Isa;
+use ms_x64::gemm::{Accumulator, Tile};
 use rows::Rows;
 use std::borrow::Cow;
 use std::ops::Range;

@@ -1,10 +1,10 @@
 //! Packs right operands into micro-panels as wide as tiles, and multiplies by them.
 
 use super::{Attention, Matrices};
-use crate::gemm::{Matrix, Shared, Tile, pack};
-use crate::threads;
-use ms_core::error::Result;
-use ms_core::tensor::{Array, DType};
+use ms_ir::data::{Array, DType};
+use ms_ir::error::Result;
+use ms_x64::gemm::{Matrix, Shared, Tile, pack};
+use ms_x64::threads;
 
 /// Maximum number of elements of micro-panels that stay in L1.
 const NEAR: usize = 6 << 10;
@@ -69,7 +69,7 @@ impl Packed {
     /// Packs row-major matrices `[k, n]`.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for them.
+    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for them.
     pub fn new(of: &Matrices<'_>, [k, n]: [usize; 2], tile: Tile<f32>) -> Result<Self> {
         Self::strided(of, [k, n], [n as isize, 1], tile)
     }
@@ -77,7 +77,7 @@ impl Packed {
     /// Packs the transposes of row-major matrices `[n, k]`.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for them.
+    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for them.
     pub fn transposed(of: &Matrices<'_>, [n, k]: [usize; 2], tile: Tile<f32>) -> Result<Self> {
         Self::strided(of, [k, n], [1, k as isize], tile)
     }

@@ -1,11 +1,11 @@
 //! Compiles the softmax kernels, which run over rows of scores.
 
-use crate::backend::compile_or_interpret;
-use crate::isa::Isa;
-use crate::kernel::KernelCode;
-use crate::target::TARGET;
-use ms_core::ir::{BinaryOp, Compare, Kernel, KernelBuilder, LaneAxis, Math, Reducer, Role, Scope, StrideClass};
-use ms_core::tensor::DType;
+use ms_ir::data::DType;
+use ms_ir::math::expand_all;
+use ms_ir::{BinaryOp, Compare, Kernel, KernelBuilder, LaneAxis, Math, Reducer, Role, Scope, StrideClass};
+use ms_x64::Isa;
+use ms_x64::KernelCode;
+use ms_x64::code::compile::compile_or_interpret;
 use std::sync::{Arc, OnceLock};
 
 /// The kernels of an instruction set.
@@ -43,7 +43,7 @@ impl Rows {
     /// Returns the kernels of an instruction set, which a process compiles once.
     pub fn for_isa(isa: Isa) -> &'static Self {
         static ALL: [OnceLock<Rows>; Isa::ALL.len()] = [const { OnceLock::new() }; Isa::ALL.len()];
-        let code = |kernel: Kernel| compile_or_interpret(TARGET.expand(kernel), isa);
+        let code = |kernel: Kernel| compile_or_interpret(expand_all(kernel), isa);
         ALL[isa as usize].get_or_init(|| Self { weights: code(weights()), slopes: code(slopes()) })
     }
 

@@ -1,9 +1,9 @@
 //! Tests native attention against the bodies of the composites, which the reference evaluates.
 
 use super::QUERIES;
-use crate::isa::Isa;
-use ms_core::ops::{BLOCKED_ATTENTION, BLOCKED_ATTENTION_GRAD, BlockedAttentionAttrs, OpDef, SampleInput};
-use ms_core::tensor::{Array, Attrs, DType, Scalar, Type};
+use ms_ir::data::{Array, Attrs, DType, Scalar, Type};
+use ms_ops::ops::{BLOCKED_ATTENTION, BLOCKED_ATTENTION_GRAD, BlockedAttentionAttrs, OpDef, SampleInput};
+use ms_x64::Isa;
 
 /// Returns the results of an op by native loops.
 fn native(isa: Isa, def: &'static OpDef, attrs: &Attrs, inputs: &[&Array]) -> Vec<Array> {

@@ -6,11 +6,11 @@
 use super::Conv;
 use super::lanes::Lanes;
 use super::vector::{Chains, Direct, OUTPUTS, SLACK};
-use crate::gemm::{CHUNK, PACK_WIDTH, Shared};
-use crate::isa::Isa;
-use crate::threads;
-use ms_core::error::Result;
-use ms_core::tensor::{Array, try_room};
+use ms_ir::data::{Array, try_room};
+use ms_ir::error::Result;
+use ms_x64::Isa;
+use ms_x64::gemm::{CHUNK, PACK_WIDTH, Shared};
+use ms_x64::threads;
 use std::ops::Range;
 use std::slice::from_raw_parts;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,7 +43,7 @@ impl<'a, T: Direct> BackwardData<'a, T> {
     /// padding.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for the lists of vectors.
+    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for the lists of vectors.
     pub fn new(conv: &'a Conv, isa: Isa) -> Result<Option<Self>> {
         let (windows, taps) = (conv.batch * conv.windows.output_len(), conv.windows.taps());
         let has_channels = conv.channels >= MIN_CHANNELS && (MIN_CHANNELS..=CHUNK).contains(&conv.outputs);
@@ -74,7 +74,7 @@ impl<'a, T: Direct> BackwardData<'a, T> {
     /// weights, which changes no sum if weights are finite.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for the vectors.
+    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for the vectors.
     pub fn compute(&self, g: &[T], w: &[T], out: &mut [T]) -> Result<bool> {
         let (lanes, conv) = (&self.lanes, self.lanes.conv);
         let (outputs, taps, weights_step) = (conv.outputs, conv.windows.taps(), self.weights_step());

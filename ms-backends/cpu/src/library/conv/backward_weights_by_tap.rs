@@ -5,10 +5,10 @@
 
 use super::direct::DirectConv;
 use super::vector::Direct;
-use crate::gemm::{ALIASED, CHUNK, Matrix, Ordered, Shared, pack};
-use crate::threads;
-use ms_core::error::Result;
-use ms_core::tensor::{Array, try_filled};
+use ms_ir::data::{Array, try_filled};
+use ms_ir::error::Result;
+use ms_x64::gemm::{ALIASED, CHUNK, Matrix, Ordered, Shared, pack};
+use ms_x64::threads;
 use std::ops::Range;
 
 /// Maximum size in bytes of the copies of both operands of a group.
@@ -30,7 +30,7 @@ impl DirectConv<'_> {
     /// Computes backward-weights of `x` and `g`.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for copies of operands.
+    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for copies of operands.
     pub fn backward_weights_by_taps<T: Direct>(&self, x: &[T], g: &[T], out: &mut [T]) -> Result<()> {
         let (conv, grid, tile) = (self.conv, &self.grid, T::tile(self.isa));
         let (channels, outputs, taps) = (conv.channels, conv.outputs, conv.windows.taps());

@@ -4,10 +4,10 @@
 use super::Conv;
 use super::direct::DirectConv;
 use super::vector::{Direct, SLACK, TAPS, Windows};
-use crate::gemm::{CHUNK, Matrix, Shared, pack};
-use crate::threads;
-use ms_core::error::Result;
-use ms_core::tensor::try_filled;
+use ms_ir::data::try_filled;
+use ms_ir::error::Result;
+use ms_x64::gemm::{CHUNK, Matrix, Shared, pack};
+use ms_x64::threads;
 use std::ops::{AddAssign, Range};
 
 /// Maximum numbers of output channels of a group for this algorithm: for pointwise convolution, and for others.
@@ -48,7 +48,7 @@ impl DirectConv<'_> {
     /// Computes backward-weights of groups with one output channel, one group per vector lane.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for grids.
+    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for grids.
     pub fn backward_weights_by_groups<T: Direct + AddAssign>(&self, x: &[T], g: &[T], out: &mut [T]) -> Result<()> {
         let (conv, grid, taps) = (self.conv, &self.grid, self.taps()?);
         let (loops, transpose) = (T::loops(self.isa), T::tile(self.isa).transpose);
@@ -104,7 +104,7 @@ impl DirectConv<'_> {
     /// A task sums some chunks of output positions for some of the taps, from its own copies of the operands.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for grids.
+    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for grids.
     pub fn backward_weights_by_outputs<T: Direct + AddAssign>(&self, x: &[T], g: &[T], out: &mut [T]) -> Result<()> {
         let (conv, grid, taps) = (self.conv, &self.grid, self.taps()?);
         let loops = T::fitting(self.isa, |lanes| conv.outputs.next_multiple_of(lanes));

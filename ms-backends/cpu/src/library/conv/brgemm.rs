@@ -5,11 +5,11 @@
 
 use super::direct::DirectConv;
 use super::vector::Direct;
-use crate::gemm::{BLOCK, Elements, Filters, Layout, Multiplier, Shared, TILE};
 use crate::library::epilogues::Epilogues;
-use crate::threads;
-use ms_core::error::Result;
-use ms_core::tensor::{Array, DType, try_filled, try_room};
+use ms_ir::data::{Array, DType, try_filled, try_room};
+use ms_ir::error::Result;
+use ms_x64::gemm::{BLOCK, Elements, Filters, Layout, Multiplier, Shared, TILE};
+use ms_x64::threads;
 use std::ops::Range;
 
 /// Minimum number of output positions of all images that amortise packing filters which are not cached.
@@ -43,7 +43,7 @@ impl DirectConv<'_> {
     /// are mostly empty channel blocks, too few output positions, or no tile engine.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for packed filters.
+    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for packed filters.
     pub fn filters<T: Direct>(&self, multiplier: Multiplier, weights: Elements<'_, T>) -> Result<Option<Filters>> {
         let (conv, windows) = (self.conv, self.conv.windows.output_len());
         let is_full = 8 * conv.channels >= 7 * conv.channels.next_multiple_of(BLOCK)
@@ -58,7 +58,7 @@ impl DirectConv<'_> {
     /// Computes the convolution of `x` and packed filters, with epilogues. The element type must be f32.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for split activations.
+    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for split activations.
     pub fn forward_brgemm<T: Direct>(
         &self,
         filters: &Filters,

@@ -5,12 +5,12 @@
 use super::Conv;
 use super::grid::Grid;
 use super::vector::{Chains, Direct, Loops, OUTPUTS, SLACK};
-use crate::gemm::{CHUNK, Shared};
-use crate::isa::Isa;
 use crate::library::epilogues::Epilogues;
-use crate::threads;
-use ms_core::error::Result;
-use ms_core::tensor::{try_filled, try_room};
+use ms_ir::data::{try_filled, try_room};
+use ms_ir::error::Result;
+use ms_x64::Isa;
+use ms_x64::gemm::{CHUNK, Shared};
+use ms_x64::threads;
 use std::ops::Range;
 
 /// Maximum number of ranges of groups, each of which is a task.
@@ -44,7 +44,7 @@ impl<'a> DirectConv<'a> {
     /// apart for a compact grid.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for the lists of the grid.
+    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for the lists of the grid.
     pub fn new(conv: &'a Conv, isa: Isa, most: usize) -> Result<Option<Self>> {
         let axes = conv.windows.axes();
         let phase_len = axes.iter().fold(1usize, |len, it| {
@@ -128,7 +128,7 @@ impl<'a> DirectConv<'a> {
     /// Computes the convolution of `x` and `w`, with epilogues.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for grids.
+    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for grids.
     pub fn forward<T: Direct>(&self, x: &[T], w: &[T], out: &mut [T], epilogues: Epilogues<'_>) -> Result<()> {
         let (conv, grid) = (self.conv, &self.grid);
         let (input_len, output_len) = conv.image_lens();
@@ -183,7 +183,7 @@ impl<'a> DirectConv<'a> {
     /// Zeros fill the gaps between rows of output positions. They change no sum, as `w` must be finite.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for grids.
+    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for grids.
     pub fn backward_data_of_several<T: Direct>(&self, g: &[T], w: &[T], out: &mut [T]) -> Result<()> {
         let (conv, grid) = (self.conv, &self.grid);
         let (input_len, output_len) = conv.image_lens();
@@ -235,7 +235,7 @@ impl<'a> DirectConv<'a> {
     /// Output positions outside the image count as zeros. They change no sum, as `w` must be finite.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for grids.
+    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for grids.
     pub fn backward_data<T: Direct>(&self, g: &[T], w: &[T], out: &mut [T]) -> Result<()> {
         let (conv, grid) = (self.conv, &self.grid);
         let (input_len, output_len) = conv.image_lens();

@@ -3,11 +3,11 @@
 
 use super::direct::DirectConv;
 use super::vector::{Chains, Direct, OUTPUTS, SLACK};
-use crate::gemm::Shared;
 use crate::library::epilogues::Epilogues;
-use crate::threads;
-use ms_core::error::Result;
-use ms_core::tensor::Array;
+use ms_ir::data::Array;
+use ms_ir::error::Result;
+use ms_x64::gemm::Shared;
+use ms_x64::threads;
 use std::slice::from_raw_parts_mut;
 
 /// Minimum number of vectors of output positions per part. Below this, parts partition output channels instead.
@@ -30,7 +30,7 @@ impl DirectConv<'_> {
     /// Computes the convolution of `x` and `w`, with epilogues.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for grids.
+    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for grids.
     pub fn forward_large<T: Direct>(&self, x: &[T], w: &[T], out: &mut [T], epilogues: Epilogues<'_>) -> Result<()> {
         let (conv, grid) = (self.conv, &self.grid);
         let (input_len, output_len) = conv.image_lens();

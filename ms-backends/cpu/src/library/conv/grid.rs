@@ -1,9 +1,9 @@
 //! Stores channel planes by stride phase, so that the elements under one kernel tap of adjacent output positions are
 //! contiguous.
 
-use ms_core::error::Result;
-use ms_core::ops::{WindowAxis, Windows};
-use ms_core::tensor::try_room;
+use ms_ir::data::try_room;
+use ms_ir::error::Result;
+use ms_ops::ops::{WindowAxis, Windows};
 use std::ops::Range;
 
 /// The layout of a padded channel plane.
@@ -94,7 +94,7 @@ impl Grid {
     /// Returns the grid of an input.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for its lists.
+    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for its lists.
     pub fn new(windows: &Windows) -> Result<Self> {
         let axes = windows.axes().map(Phases::new);
         let [a, b, c] = &axes;

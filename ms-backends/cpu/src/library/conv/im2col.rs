@@ -1,11 +1,11 @@
 //! Implements im2col, col2im, and the gather and scatter of rows of results.
 
 use super::{Conv, MAX_TASKS};
-use crate::gemm::Shared;
-use crate::threads;
-use ms_core::error::Result;
-use ms_core::ops::Run;
-use ms_core::tensor::try_room;
+use ms_ir::data::try_room;
+use ms_ir::error::Result;
+use ms_ops::ops::Run;
+use ms_x64::gemm::Shared;
+use ms_x64::threads;
 use std::ops::{AddAssign, Range};
 
 /// Some output positions, and the list of input elements under their kernel taps, in order. Positions outside the list
@@ -39,7 +39,7 @@ impl Conv {
     /// Lists the input elements under some output positions, which are numbered over all images.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for the list.
+    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for the list.
     pub fn column_range(&self, runs: &[Run], terms: Range<usize>) -> Result<ColumnRange> {
         let (windows, len, step) = (self.windows.output_len(), terms.len(), self.windows.step());
         let images = terms.start / windows..terms.end.div_ceil(windows);

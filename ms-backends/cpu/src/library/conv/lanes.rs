@@ -4,11 +4,11 @@ use super::Conv;
 use super::grid::Grid;
 use super::im2col::within;
 use super::vector::{Direct, Loops};
-use crate::gemm::{Matrix, PACK_WIDTH, Transpose, pack};
-use crate::isa::Isa;
-use ms_core::error::Result;
-use ms_core::ops::Run;
-use ms_core::tensor::{try_filled, try_room};
+use ms_ir::data::{try_filled, try_room};
+use ms_ir::error::Result;
+use ms_ops::ops::Run;
+use ms_x64::Isa;
+use ms_x64::gemm::{Matrix, PACK_WIDTH, Transpose, pack};
 use std::ops::Range;
 use std::slice::from_raw_parts_mut;
 
@@ -69,7 +69,7 @@ impl<'a, T: Direct> Lanes<'a, T> {
     /// Picks the cheaper vectorised axis.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for the lists of output positions.
+    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for the lists of output positions.
     pub fn new(conv: &'a Conv, isa: Isa) -> Result<Self> {
         let windows = Self::windows(conv, isa)?;
         let batch = Self::batch(conv, isa)
@@ -177,7 +177,7 @@ impl<'a, T: Direct> Lanes<'a, T> {
     /// channels.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for transposed gradients.
+    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for transposed gradients.
     pub unsafe fn store(&self, number: usize, outputs: Range<usize>, g: &[T], to: *mut T) -> Result<()> {
         let (conv, lanes) = (self.conv, self.loops.lanes);
         let (output_len, windows) = (conv.image_lens().1, conv.windows.output_len());

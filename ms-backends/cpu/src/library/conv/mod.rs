@@ -8,15 +8,15 @@
 //! - batch-reduce GEMM over channel blocks on AMX ([`brgemm`]);
 //! - Winograd F(2x2, 3x3) ([`winograd`]).
 //!
-//! The order of every sum is part of the semantics of the ops; [`gemm::ordered`](crate::gemm) defines
+//! The order of every sum is part of the semantics of the ops; [`gemm::ordered`](ms_x64::gemm) defines
 //! accumulation chains:
 //! - An element of the result is a chain over input channels and kernel taps, taps in row-major order.
 //! - An element of backward-data is the sum over its taps in order. The summand of a tap is a chain over output
 //!   channels.
 //! - An element of backward-weights is a chain over images and output positions, in order.
 //!
-//! In relaxed precisions, a [matrix engine](crate::gemm) multiplies large matrices of f32 and bf16. Split components
-//! are summed by K blocks or pairs, in order. On AMX, channels that fill blocks of [`BLOCK`](crate::gemm::BLOCK)
+//! In relaxed precisions, a [matrix engine](ms_x64::gemm) multiplies large matrices of f32 and bf16. Split components
+//! are summed by K blocks or pairs, in order. On AMX, channels that fill blocks of [`BLOCK`](ms_x64::gemm::BLOCK)
 //! have another order of sums. There, each block is summed over its taps in row-major order, and each tap over the
 //! channels of the block, a K block. Zeros pad the last block. The sizes and elements of whole operands decide the
 //! algorithm before the partition into tasks, so that no bit depends on the partition.
@@ -43,14 +43,14 @@ mod winograd;
 
 use super::elements;
 use super::epilogues::{Epilogues, ImagePart};
-use crate::gemm::{Arithmetic, CHUNK, Elements, Left, Matrix, Shared};
-use crate::threads;
 use backward_data::BackwardData;
 use backward_weights_direct::VectorAxis;
 use direct::DirectConv;
-use ms_core::error::Result;
-use ms_core::ops::{ConvAttrs, WindowAxis, Windows};
-use ms_core::tensor::{Array, Attrs, HostArray, try_filled};
+use ms_ir::data::{Array, Attrs, HostArray, try_filled};
+use ms_ir::error::Result;
+use ms_ops::ops::{ConvAttrs, WindowAxis, Windows};
+use ms_x64::gemm::{Arithmetic, CHUNK, Elements, Left, Matrix, Shared};
+use ms_x64::threads;
 use std::ops::{AddAssign, Range};
 pub use vector::Direct;
 use vector::SLACK;

@@ -3,18 +3,18 @@
 
 use super::Conv;
 use super::vector::{Chains, Direct, OUTPUTS};
-use crate::gemm::Shared;
-use crate::isa::Isa;
-use crate::threads;
-use ms_core::error::Result;
-use ms_core::tensor::{try_filled, try_room};
+use ms_ir::data::{try_filled, try_room};
+use ms_ir::error::Result;
+use ms_x64::Isa;
+use ms_x64::gemm::Shared;
+use ms_x64::threads;
 
 impl Conv {
     /// Multiplies the weights of a group by `width` im2col columns, which [slack](super::vector::SLACK) follows.
     /// Returns the rows of the result and their stride.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for the result.
+    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for the result.
     pub fn multiply_small_n<T: Direct>(
         &self,
         isa: Isa,

@@ -1,7 +1,7 @@
 //! Micro-kernels of direct convolution, for each instruction set.
 
-use crate::gemm::{Accumulator, CHUNK};
-use crate::isa::{Isa, double_pumps_512};
+use ms_x64::gemm::{Accumulator, CHUNK};
+use ms_x64::{Isa, double_pumps_512};
 
 /// Maximum number of taps of [`Loops::windows`], whose sums stay in registers.
 pub const TAPS: usize = 9;

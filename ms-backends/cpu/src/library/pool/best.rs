@@ -1,6 +1,6 @@
 //! Tracks the largest elements of adjacent windows.
 
-use crate::interp::number::Number;
+use ms_x64::interp::Number;
 use std::hint::select_unpredictable;
 
 /// The largest elements of some windows, with their indices if `INDICES`. Without `NANS` no element may be NaN. Without

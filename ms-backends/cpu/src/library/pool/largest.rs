@@ -8,9 +8,9 @@ use super::Loops;
 use super::best::{Best, is_nan};
 use super::blocks::{Blocks, in_blocks};
 use super::plan::Pool;
-use crate::interp::number::Number;
-use ms_core::error::Result;
-use ms_core::tensor::{Element, try_filled};
+use ms_ir::data::{Element, try_filled};
+use ms_ir::error::Result;
+use ms_x64::interp::Number;
 use std::marker::PhantomData;
 use std::ops::Range;
 

@@ -12,12 +12,12 @@ use self::largest::{Largest, Sink};
 use self::pairs::Pairs;
 use self::plan::Pool;
 use super::elements;
-use crate::gemm::Shared;
-use crate::interp::number::Number;
-use crate::isa::Isa;
-use crate::threads;
-use ms_core::error::Result;
-use ms_core::tensor::{Attrs, Element, HostArray};
+use ms_ir::data::{Attrs, Element, HostArray};
+use ms_ir::error::Result;
+use ms_x64::Isa;
+use ms_x64::gemm::Shared;
+use ms_x64::interp::Number;
+use ms_x64::threads;
 use std::ops::{AddAssign, Range};
 
 /// Maximum number of tasks.

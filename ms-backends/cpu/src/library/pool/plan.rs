@@ -1,7 +1,7 @@
 //! Plans pooling: splits windows over planes into windows along lines, and the lines of each row of windows.
 
-use ms_core::ops::{MaxPoolAttrs, Windows};
-use ms_core::tensor::Attrs;
+use ms_ir::data::Attrs;
+use ms_ops::ops::{MaxPoolAttrs, Windows};
 use std::ops::Range;
 
 /// The windows of a pooling over planes.

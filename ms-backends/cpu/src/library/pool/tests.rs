@@ -1,9 +1,9 @@
 //! Tests pooling against loops that follow the definitions of the ops.
 
-use crate::isa::Isa;
-use crate::threads;
-use ms_core::ops::MaxPoolAttrs;
-use ms_core::tensor::{Array, Attrs};
+use ms_ir::data::{Array, Attrs};
+use ms_ops::ops::MaxPoolAttrs;
+use ms_x64::Isa;
+use ms_x64::threads;
 
 /// A pseudo-random sequence, the same in each run.
 struct Numbers(u64);

@@ -245,7 +245,7 @@ macro_rules! elementwise {
             effects: $crate::ops::Effects::NONE,
             batching: $crate::ops::Batching::Derived,
             lowering: $crate::ops::Lowering::Map(|_, builder, operands| {
-                $crate::ops::body::$body(builder, operands, $lower)
+                ms_ir::body::$body(builder, operands, $lower)
             }),
             samples: || $crate::ops::core::elementwise::samples($crate::ops::Domain::$domain, [$($range),+]),
         };

@@ -11,7 +11,6 @@ pub(crate) mod wide;
 
 pub(crate) mod axis;
 mod batching;
-pub mod body;
 mod check;
 pub(in crate::ops) mod checked;
 mod control;
@@ -27,7 +26,8 @@ pub mod formulas;
 mod generated_tests;
 pub mod host;
 mod images;
-pub mod math;
+#[cfg(test)]
+mod math_tests;
 pub(crate) mod message;
 pub(crate) mod operand;
 pub(crate) mod order;

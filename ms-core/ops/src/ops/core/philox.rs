@@ -1,8 +1,8 @@
 //! The counter-based generator Philox4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random
 //! numbers: as easy as 1, 2, 3", SC 2011.
 
-use super::body::Expr;
 use crate::tensor::DType;
+use ms_ir::body::Expr;
 
 /// Multipliers of the two halves of a round (table 2 of the paper).
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];

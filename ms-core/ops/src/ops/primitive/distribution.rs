@@ -5,7 +5,7 @@
 //! on every execution path and for every number of threads.
 
 use super::slice::narrow;
-use crate::ops::core::body::body as formula;
+use ms_ir::body::body as formula;
 use crate::ops::core::philox::{Stream, high_product, wide_word, word};
 use crate::ops::core::rules::{Interval, check_interval};
 use crate::ops::{

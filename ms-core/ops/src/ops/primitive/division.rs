@@ -1,6 +1,6 @@
 //! Quotients and remainders.
 
-use crate::ops::core::body::Expr;
+use ms_ir::body::Expr;
 use crate::ops::core::elementwise::{elementwise, float1, float2, number2};
 
 elementwise! {

@@ -1,7 +1,7 @@
 //! Exponentials, logarithms and roots.
 
 use crate::ops::core::elementwise::{elementwise, float1};
-use crate::ops::core::math;
+use ms_ir::math;
 use ms_ir::Math;
 
 elementwise! {

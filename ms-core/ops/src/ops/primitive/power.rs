@@ -1,7 +1,7 @@
 //! `pow`: powers.
 
 use crate::ops::core::elementwise::{elementwise, number2};
-use crate::ops::core::math;
+use ms_ir::math;
 use crate::ops::{isinf, isnan, reciprocal, select};
 use ms_ir::Math;
 

@@ -1,6 +1,6 @@
 //! Rounding to integers; integers are unchanged.
 
-use crate::ops::core::body::Expr;
+use ms_ir::body::Expr;
 use crate::ops::core::elementwise::{elementwise, number1};
 
 elementwise! {

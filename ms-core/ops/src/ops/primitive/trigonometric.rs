@@ -1,6 +1,6 @@
 //! Trigonometric functions, their inverses, and the hypotenuse.
 
-use crate::ops::core::body::Expr;
+use ms_ir::body::Expr;
 use crate::ops::core::elementwise::{elementwise, float1, float2};
 use crate::ops::select;
 use crate::tensor::Tensor;

@@ -2,13 +2,13 @@
 
 use super::engines::{on, operands};
 use super::{Case, PLAIN, Terms, check_with, numbers, result, wide};
-use crate::gemm::engine_tests::{components, engines_for, floats, split, sum_on};
-use crate::gemm::{Arithmetic, BLOCK, Engine};
-use crate::isa::Isa;
 use half::bf16;
-use ms_core::ir::Precision::{self, High, Highest, Medium};
-use ms_core::ops;
-use ms_core::tensor::{Array, DType};
+use ms_ir::Precision::{self, High, Highest, Medium};
+use ms_ir::data::{Array, DType};
+use ms_ops::ops;
+use ms_x64::Isa;
+use ms_x64::gemm::testing::{components, engines_for, floats, split, sum_on};
+use ms_x64::gemm::{Arithmetic, BLOCK, Engine};
 
 /// Reorders the products of a sum from channel by channel to channel blocks, each of which runs tap by tap. Zeros pad
 /// the last block.

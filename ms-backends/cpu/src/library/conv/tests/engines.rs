@@ -2,16 +2,17 @@
 //! one.
 
 use super::{Case, PLAIN, array, check_with, numbers, result, wide};
-use crate::gemm::engine_tests::accuracy::{UNIFORM, errors_of};
-use crate::gemm::engine_tests::threads::{check_threads, hash};
-use crate::gemm::engine_tests::{components, engines, engines_for, floats, split, sum_on};
-use crate::gemm::{Arithmetic, Engine, Implementation};
-use crate::isa::Isa;
-use crate::threads;
 use half::bf16;
-use ms_core::ir::Precision;
-use ms_core::ops::{self, OpDef};
-use ms_core::tensor::{Array, Attr, Attrs, DType, Parameter, Tensor};
+use ms_ir::Precision;
+use ms_ir::data::{Array, Attr, Attrs, DType};
+use ms_ops::ops::{self, OpDef};
+use ms_ops::tensor::{Parameter, Tensor};
+use ms_x64::Isa;
+use ms_x64::gemm::testing::{UNIFORM, errors_of};
+use ms_x64::gemm::testing::{check_threads, hash};
+use ms_x64::gemm::testing::{components, engines, engines_for, floats, split, sum_on};
+use ms_x64::gemm::{Arithmetic, Engine, Implementation};
+use ms_x64::threads;
 
 const RELAXED: [Precision; 3] = [Precision::Highest, Precision::High, Precision::Medium];
 

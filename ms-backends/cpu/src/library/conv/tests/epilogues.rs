@@ -1,13 +1,13 @@
 //! Tests epilogues of convolutions, which run once on each element of the result.
 
-use crate::gemm::{Arithmetic, Epilogue};
-use crate::kernel::KernelCode;
 use crate::library::run_with;
-use ms_core::exec::EpilogueWords;
-use ms_core::ir::{Kernel, LoopWords};
-use ms_core::lower::image_axes;
-use ms_core::ops;
-use ms_core::tensor::{Array, Attrs, Layout, Scalar, Type};
+use ms_compile::exec::EpilogueWords;
+use ms_compile::lower::image_axes;
+use ms_ir::data::{Array, Attrs, Layout, Scalar, Type};
+use ms_ir::{Kernel, LoopWords};
+use ms_ops::ops;
+use ms_x64::KernelCode;
+use ms_x64::gemm::{Arithmetic, Epilogue};
 
 /// A kernel that negates elements in place; `size` is their size in bytes, and its loops are the image axes.
 struct Negate {

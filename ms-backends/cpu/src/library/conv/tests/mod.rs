@@ -6,13 +6,13 @@ mod epilogues;
 mod winograd;
 
 use super::super::run;
-use crate::gemm::{Arithmetic, Engine};
-use crate::isa::Isa;
-use crate::threads;
-use ms_core::ir::Precision;
-use ms_core::ops::{self, OpDef};
-use ms_core::tensor::{Array, Attr, Attrs, DType, Element, Scalar, Type};
-use ms_core::with_element;
+use ms_ir::Precision;
+use ms_ir::data::{Array, Attr, Attrs, DType, Element, Scalar, Type};
+use ms_ir::with_element;
+use ms_ops::ops::{self, OpDef};
+use ms_x64::Isa;
+use ms_x64::gemm::{Arithmetic, Engine};
+use ms_x64::threads;
 
 /// A convolution over two spatial axes.
 struct Case {

@@ -2,16 +2,17 @@
 
 use super::engines::{Shapes, errors, operands, ops_of};
 use super::{Case, PLAIN, all, check_with, flat, numbers, ordered, result, wide};
-use crate::gemm::engine_tests::threads::hash;
-use crate::gemm::{Arithmetic, CHUNK, Elements};
-use crate::isa::Isa;
 use crate::library::conv::Conv;
 use crate::library::conv::winograd::Winograd;
 use crate::library::epilogues::Epilogues;
-use crate::threads;
-use ms_core::ir::Precision;
-use ms_core::ops;
-use ms_core::tensor::{Array, DType, Parameter, Scalar, Tensor};
+use ms_ir::Precision;
+use ms_ir::data::{Array, DType, Scalar};
+use ms_ops::ops;
+use ms_ops::tensor::{Parameter, Tensor};
+use ms_x64::Isa;
+use ms_x64::gemm::testing::hash;
+use ms_x64::gemm::{Arithmetic, CHUNK, Elements};
+use ms_x64::threads;
 use std::array::from_fn;
 
 /// Transforms the rows and columns of a tile; columns first if `down_first`.

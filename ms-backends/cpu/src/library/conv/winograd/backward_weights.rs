@@ -6,11 +6,11 @@
 use super::planes::Planes;
 use super::transforms::{COMPONENTS, Forward, LANES, TileLayout, Transforms};
 use super::{Axis, TAPS, TileRows, Winograd};
-use crate::gemm::{CHUNK, Matrix, Ordered, Shared};
 use crate::library::conv::vector::Direct;
-use crate::threads;
-use ms_core::error::Result;
-use ms_core::tensor::{Array, DType};
+use ms_ir::data::{Array, DType};
+use ms_ir::error::Result;
+use ms_x64::gemm::{CHUNK, Matrix, Ordered, Shared};
+use ms_x64::threads;
 use std::ops::Range;
 
 /// Cost of reading and writing a sum of products once more, in products.
@@ -32,7 +32,7 @@ impl Winograd {
     /// Computes backward-weights of `x` and the gradient `g`.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for transformed input tiles and sums.
+    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for transformed input tiles and sums.
     pub fn compute_backward_weights(&self, x: &[f32], g: &[f32], out: &mut [f32]) -> Result<()> {
         let Self { channels, outputs, .. } = *self;
         let transforms = Transforms::with_lanes(f32::loops(self.isa).lanes);

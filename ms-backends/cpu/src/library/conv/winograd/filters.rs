@@ -2,10 +2,10 @@
 
 use super::transforms::{COMPONENTS, LANES, Transforms, rotated};
 use super::{TAPS, Winograd};
-use crate::gemm::{CacheBytes, Elements, Matrix, PackedKey, Shared, cache};
-use crate::threads;
-use ms_core::error::Result;
-use ms_core::tensor::{Array, DType};
+use ms_ir::data::{Array, DType};
+use ms_ir::error::Result;
+use ms_x64::gemm::{CacheBytes, Elements, Matrix, PackedKey, Shared, cache};
+use ms_x64::threads;
 use std::sync::Arc;
 
 /// Transformed filters: for each group, component and output channel, the elements of all input channels.
@@ -61,7 +61,7 @@ impl Filters {
     /// Transforms filters, or returns their cached transforms.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for them.
+    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for them.
     pub fn new(conv: &Winograd, transforms: Transforms, weights: Elements<'_, f32>) -> Result<Self> {
         let &Winograd { groups, outputs, channels, is_gradient, .. } = conv;
         let of = Sizes { groups, outputs, channels, is_gradient };

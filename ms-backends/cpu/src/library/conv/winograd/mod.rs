@@ -24,14 +24,14 @@ mod vector;
 
 use super::Conv;
 use super::vector::{Chains, Direct, Loops, OUTPUTS};
-use crate::gemm::{Arithmetic, Elements, Shared};
-use crate::isa::Isa;
 use crate::library::epilogues::Epilogues;
-use crate::threads;
 use filters::Filters;
-use ms_core::error::Result;
-use ms_core::ops::WindowAxis;
-use ms_core::tensor::{Array, DType, try_filled, try_room};
+use ms_ir::data::{Array, DType, try_filled, try_room};
+use ms_ir::error::Result;
+use ms_ops::ops::WindowAxis;
+use ms_x64::Isa;
+use ms_x64::gemm::{Arithmetic, Elements, Shared};
+use ms_x64::threads;
 use planes::Planes;
 use std::ops::Range;
 use std::slice::from_raw_parts_mut;
@@ -132,7 +132,7 @@ impl Winograd {
     /// faster, and accurate for these elements. Otherwise returns `false`.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for transformed input tiles and filters.
+    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for transformed input tiles and filters.
     pub fn run<T: Direct>(
         conv: &Conv,
         arithmetic: Arithmetic,
@@ -156,7 +156,7 @@ impl Winograd {
     /// returns `false`.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for transformed input tiles and sums.
+    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for transformed input tiles and sums.
     pub fn run_backward_weights<T: Direct>(
         conv: &Conv,
         arithmetic: Arithmetic,
@@ -256,7 +256,7 @@ impl Winograd {
     /// Computes the convolution of `x` and `weights`, with epilogues.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for transformed input tiles and filters.
+    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for transformed input tiles and filters.
     pub fn compute(
         &self,
         x: &[f32],

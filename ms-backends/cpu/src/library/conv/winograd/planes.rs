@@ -2,8 +2,8 @@
 
 use super::transforms::{Forward, Halves, TileLayout};
 use super::{Axis, KERNEL, OUTPUT_TILE};
-use ms_core::error::Result;
-use ms_core::tensor::try_filled;
+use ms_ir::data::try_filled;
+use ms_ir::error::Result;
 use std::ops::Range;
 
 /// A transform of channel planes of one size, with buffers for a plane.
@@ -22,7 +22,7 @@ impl Planes {
     /// Allocates buffers for at most `max_rows` rows of input tiles at a time, in vectors of `lanes` elements.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for a plane.
+    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for a plane.
     pub fn new([rows, columns]: [Axis; 2], forward: Forward, lanes: usize, max_rows: usize) -> Result<Self> {
         let max_rows = max_rows.min(rows.input_tiles());
         // A row of input tiles, rounded up to whole vectors.

@@ -10,8 +10,8 @@
 
 use super::vector::Vector;
 use super::{KERNEL, OUTPUT_TILE, TAPS};
-use ms_core::error::Result;
-use ms_core::tensor::try_filled;
+use ms_ir::data::try_filled;
+use ms_ir::error::Result;
 use std::array::from_fn;
 
 /// Number of rows or columns of an input tile.
@@ -37,7 +37,7 @@ impl Halves {
     /// Allocates a buffer for `rows` rows of input tiles.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for it.
+    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for it.
     pub fn new(rows: usize, input_tiles: usize) -> Result<Self> {
         // The last vector may end after the last input tile.
         let len = (rows + 1) * input_tiles + LANES;

@@ -1,7 +1,7 @@
 //! Lowering of formulas to kernel bodies.
 
 use super::{Binary, Dtypes, Formula, Instruction, Unary, ValueId, number};
-use crate::ops::body::{Expr, body_of};
+use ms_ir::body::{Expr, body_of};
 use ms_ir::{KernelBuilder, Val};
 
 /// Builds the body of a formula on elements of its operands. Narrow floats are computed in f32 and rounded once.

@@ -1,10 +1,10 @@
 //! Scalar evaluation of the bodies of elementwise ops.
 
 use crate::ops::core::host::array_of;
-use crate::ops::core::math::expand;
 use crate::ops::core::rules::broadcast_shape;
 use crate::tensor::{Array, DType, Element, Scalar, collected};
 use ms_ir::error::Result;
+use ms_ir::math::expand_all;
 use ms_ir::{BinaryOp, Compare, Inst, Kernel, KernelBuilder, LaneAxis, Role, Scope, StrideClass, UnaryOp, Val};
 
 /// Runs the body that `build` builds from one value per array, on arrays that broadcast.
@@ -29,7 +29,7 @@ pub fn evaluate_body(
     let out = builder.param(dtype, Role::Output, StrideClass::Unit);
     builder.store(out, result);
     builder.end_stage(Scope::Point);
-    let kernel = expand(builder.finish(), |_, _| false);
+    let kernel = expand_all(builder.finish());
 
     let columns = inputs
         .iter()

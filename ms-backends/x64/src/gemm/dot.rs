@@ -1,0 +1,70 @@
+//! Computes dot products of long vectors: several chunks at once, each as an independent accumulation chain.
+
+use super::Matrix;
+use super::ordered::CHUNK;
+use super::pack::{PACK_WIDTH, pack};
+use super::tile::{Accumulator, Tile};
+use ms_ir::data::{Array, Element};
+use ms_ir::error::Result;
+
+/// Number of elements that are summed at once.
+pub const DOT_ELEMENTS: usize = PACK_WIDTH * CHUNK;
+
+/// Computes [`PACK_WIDTH`] accumulation chains: for each `line`, the sum of `a[p * PACK_WIDTH + line] * b[p *
+/// PACK_WIDTH + line]` over all `p` below [`CHUNK`] in order, from +0. Each step is rounded once.
+///
+/// # Safety
+/// The operands have `PACK_WIDTH * CHUNK` elements, and the CPU has the instruction set.
+pub type Chains<W> = unsafe fn(a: *const W, b: *const W) -> [W; PACK_WIDTH];
+
+/// [`Chains`] for every CPU; inlined, it is compiled with its caller's target features.
+///
+/// # Safety
+/// The operands have `PACK_WIDTH * CHUNK` elements.
+#[inline(always)]
+pub unsafe fn plain<W: Accumulator>(a: *const W, b: *const W) -> [W; PACK_WIDTH] {
+    // SAFETY: both operands have `PACK_WIDTH * CHUNK` elements by this function's contract.
+    let [a, b] = [a, b].map(|it| unsafe { std::slice::from_raw_parts(it.cast::<[W; PACK_WIDTH]>(), CHUNK) });
+    let mut sums = [W::default(); PACK_WIDTH];
+    for (a, b) in a.iter().zip(b) {
+        for line in 0..PACK_WIDTH {
+            sums[line] = a[line].fused(b[line], sums[line]);
+        }
+    }
+    sums
+}
+
+/// Returns the dot product of the first elements of a row `a` and a column `b`, and their number, a multiple of
+/// [`DOT_ELEMENTS`].
+///
+/// # Safety
+/// The row and the column have `k` elements each, and the CPU has the tile's instruction set.
+///
+/// # Errors
+/// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for packed chunks.
+pub unsafe fn dot<W: Accumulator>(
+    tile: Tile<W>,
+    k: usize,
+    a: Matrix<*const W>,
+    b: Matrix<*const W>,
+) -> Result<(W, usize)> {
+    // SAFETY: `pack` writes both halves before `chains` reads them.
+    let room = unsafe { Array::uninit(&[2 * DOT_ELEMENTS], <W as Element>::DTYPE)? };
+    let a_room = room.device_ptr().cast::<W>();
+    let b_room = a_room.wrapping_add(DOT_ELEMENTS);
+    let chunks = |it: Matrix<*const W>, step: isize| Matrix { first: it.first, steps: [CHUNK as isize * step, step] };
+    let mut sum: Option<W> = None;
+    let summed = k / DOT_ELEMENTS * DOT_ELEMENTS;
+    for start in (0..summed).step_by(DOT_ELEMENTS) {
+        let (a, b) = (chunks(a.skip(0, start), a.steps[1]), chunks(b.skip(start, 0), b.steps[0]));
+        // SAFETY: `start + DOT_ELEMENTS <= summed <= k`, so both operands have `DOT_ELEMENTS` more elements, and each
+        // half of `room` has room for them.
+        let sums = unsafe {
+            pack(tile.transpose, a, PACK_WIDTH, CHUNK, a_room);
+            pack(tile.transpose, b, PACK_WIDTH, CHUNK, b_room);
+            (tile.chains)(a_room, b_room)
+        };
+        sum = sums.into_iter().fold(sum, |sum, it| Some(sum.map_or(it, |sum| sum + it)));
+    }
+    Ok((sum.unwrap_or_default(), summed))
+}
