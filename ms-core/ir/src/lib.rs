@@ -5,9 +5,12 @@
 
 #![cfg_attr(ms_sanitize, feature(sanitize))]
 
+pub mod body;
 pub mod data;
 pub mod environment;
 pub mod error;
+pub mod expansion;
+pub mod op;
 pub mod stored;
 #[doc(hidden)]
 pub mod testing;
@@ -21,6 +24,7 @@ mod html;
 mod kernel;
 mod math;
 mod memo;
+mod positions;
 mod precision;
 #[cfg(test)]
 mod random;
@@ -43,6 +47,7 @@ pub use kernel::{
 pub use math::Math;
 #[doc(hidden)]
 pub use memo::Memo;
+pub use positions::{check_positions, positions};
 pub use precision::Precision;
 pub use rewrite::{Rewriter, Values, rewrite};
 pub use text::parse;

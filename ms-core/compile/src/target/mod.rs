@@ -8,9 +8,9 @@ pub use images::{Contracted, Images};
 
 use ms_ir::data::{DType, Op};
 use ms_ir::error::{Code, Error, Result};
+use ms_ir::expansion::{Expansion, expand};
+use ms_ir::op::AxisOrder;
 use ms_ir::{Contraction, Inst, Kernel, Math, Precision, Type};
-use ms_ops::ops::AxisOrder;
-use ms_ops::ops::math::{Expansion, expand};
 
 /// A processor, as far as it determines how graphs are lowered. Lowering for equal targets yields equal
 /// plans.

@@ -238,16 +238,19 @@ macro_rules! elementwise {
                 let dtype = if elementwise!(@to $to) { $crate::tensor::DType::Bool } else { inputs[0].dtype() };
                 $crate::ops::core::elementwise::evaluate(dtype, inputs, &|$v| $eval)
             },
-            derivative: elementwise!(
-                @vjp [$($x)+] $(|$g, $y| { $($vx: $gradient),+ })? $($word $($why)?)?
-            ),
-            finite_derivatives: elementwise!(@finite $vjp $($word)?),
             effects: $crate::ops::Effects::NONE,
-            batching: $crate::ops::Batching::Derived,
             lowering: $crate::ops::Lowering::Map(|_, builder, operands| {
                 $crate::ops::body::$body(builder, operands, $lower)
             }),
             samples: || $crate::ops::core::elementwise::samples($crate::ops::Domain::$domain, [$($range),+]),
+            transforms: &$crate::ops::TransformRules {
+                derivative: elementwise!(
+                    @vjp [$($x)+] $(|$g, $y| { $($vx: $gradient),+ })? $($word $($why)?)?
+                ),
+                finite_derivatives: elementwise!(@finite $vjp $($word)?),
+                batching: $crate::ops::Batching::Derived,
+                body: None,
+            },
         };
 
         elementwise!(@function [$(#[$doc])*] $def $function $method $domain ($($x),+));

@@ -10,8 +10,8 @@ use super::window::{lanes, taps};
 use crate::ops::core::axis::const_shape;
 use crate::ops::core::host::{narrow_floats, wide_floats};
 use crate::ops::{
-    Batching, ConvGeometry, ConvResult, Derivative, Effects, Extent, ImageForm, ImageRule, Lowering, OpDef, Sample,
-    SampleInput,
+    Batching, ConvGeometry, ConvResult, Derivative, Effects, Extent, ImageForm, ImageRule, Lowering, OpBody, OpDef,
+    Sample, SampleInput, TransformRules,
 };
 use crate::tensor::{
     Array, AttrRange, Attrs, DType, Dim, Dims, IntoDims, Layout, OpInfo, Shape, Tensor, Type, apply1, filled,
@@ -63,23 +63,11 @@ pub static CONV: OpDef = OpDef {
         });
         Ok(smallvec![narrow_floats(&out, &geometry.output_shape, x.dtype())])
     },
-    derivative: Derivative::Rule(|it| {
-        let (g, x, w) = (it.cotangent(), &it.inputs[0], &it.inputs[1]);
-        smallvec![
-            it.needs[0].then(|| input_grad(it.attrs, g, w, &x.dims()[2..])),
-            it.needs[1].then(|| weight_grad(it.attrs, x, g, &w.dims()[2..])),
-        ]
-    }),
-    finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Rule(lanes::forward),
     lowering: Lowering::OfImages(ImageRule {
         operands: &[0],
         result: true,
-        form: ImageForm::Convolution {
-            geometry: |attrs, inputs| geometry(attrs, ConvResult::Output, &inputs[1].dims[2..]),
-            body: taps::forward,
-        },
+        form: ImageForm::Convolution(|attrs, inputs| geometry(attrs, ConvResult::Output, &inputs[1].dims[2..])),
     }),
     samples: || {
         SAMPLES
@@ -88,6 +76,18 @@ pub static CONV: OpDef = OpDef {
                 Sample::new([SampleInput::f32(it.x, -1.0, 1.0), SampleInput::f32(it.w, -1.0, 1.0)]).attrs(it.attrs(&[]))
             })
             .collect()
+    },
+    transforms: &TransformRules {
+        derivative: Derivative::Rule(|it| {
+            let (g, x, w) = (it.cotangent(), &it.inputs[0], &it.inputs[1]);
+            smallvec![
+                it.needs[0].then(|| input_grad(it.attrs, g, w, &x.dims()[2..])),
+                it.needs[1].then(|| weight_grad(it.attrs, x, g, &w.dims()[2..])),
+            ]
+        }),
+        finite_derivatives: true,
+        batching: Batching::Rule(lanes::forward),
+        body: Some(OpBody::Image(taps::forward)),
     },
 };
 
@@ -126,23 +126,11 @@ pub static CONV_INPUT_GRAD: OpDef = OpDef {
         }
         Ok(smallvec![narrow_floats(&out, &geometry.input_shape, g.dtype())])
     },
-    derivative: Derivative::Rule(|it| {
-        let (h, g, w) = (it.cotangent(), &it.inputs[0], &it.inputs[1]);
-        smallvec![
-            it.needs[0].then(|| conv_of(it.attrs, h, w)),
-            it.needs[1].then(|| weight_grad(it.attrs, h, g, &w.dims()[2..])),
-        ]
-    }),
-    finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Rule(lanes::input_grad),
     lowering: Lowering::OfImages(ImageRule {
         operands: &[0],
         result: true,
-        form: ImageForm::Convolution {
-            geometry: |attrs, inputs| geometry(attrs, ConvResult::InputGradient, &inputs[1].dims[2..]),
-            body: taps::input_grad,
-        },
+        form: ImageForm::Convolution(|attrs, inputs| geometry(attrs, ConvResult::InputGradient, &inputs[1].dims[2..])),
     }),
     samples: || {
         SAMPLES
@@ -152,6 +140,18 @@ pub static CONV_INPUT_GRAD: OpDef = OpDef {
                     .attrs(it.attrs(&it.x[2..]))
             })
             .collect()
+    },
+    transforms: &TransformRules {
+        derivative: Derivative::Rule(|it| {
+            let (h, g, w) = (it.cotangent(), &it.inputs[0], &it.inputs[1]);
+            smallvec![
+                it.needs[0].then(|| conv_of(it.attrs, h, w)),
+                it.needs[1].then(|| weight_grad(it.attrs, h, g, &w.dims()[2..])),
+            ]
+        }),
+        finite_derivatives: true,
+        batching: Batching::Rule(lanes::input_grad),
+        body: Some(OpBody::Image(taps::input_grad)),
     },
 };
 
@@ -181,23 +181,13 @@ pub static CONV_WEIGHT_GRAD: OpDef = OpDef {
         });
         Ok(smallvec![narrow_floats(&out, &geometry.weight_shape, x.dtype())])
     },
-    derivative: Derivative::Rule(|it| {
-        let (v, x, g) = (it.cotangent(), &it.inputs[0], &it.inputs[1]);
-        smallvec![
-            it.needs[0].then(|| input_grad(it.attrs, g, v, &x.dims()[2..])),
-            it.needs[1].then(|| conv_of(it.attrs, x, v)),
-        ]
-    }),
-    finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Rule(lanes::weight_grad),
     lowering: Lowering::OfImages(ImageRule {
         operands: &[0, 1],
         result: false,
-        form: ImageForm::Convolution {
-            geometry: |attrs, _| geometry(attrs, ConvResult::WeightGradient, &ConvGradAttrs::of(attrs).sizes().dims()),
-            body: taps::weight_grad,
-        },
+        form: ImageForm::Convolution(|attrs, _| {
+            geometry(attrs, ConvResult::WeightGradient, &ConvGradAttrs::of(attrs).sizes().dims())
+        }),
     }),
     samples: || {
         SAMPLES
@@ -207,6 +197,18 @@ pub static CONV_WEIGHT_GRAD: OpDef = OpDef {
                     .attrs(it.attrs(&it.w[2..]))
             })
             .collect()
+    },
+    transforms: &TransformRules {
+        derivative: Derivative::Rule(|it| {
+            let (v, x, g) = (it.cotangent(), &it.inputs[0], &it.inputs[1]);
+            smallvec![
+                it.needs[0].then(|| input_grad(it.attrs, g, v, &x.dims()[2..])),
+                it.needs[1].then(|| conv_of(it.attrs, x, v)),
+            ]
+        }),
+        finite_derivatives: true,
+        batching: Batching::Rule(lanes::weight_grad),
+        body: Some(OpBody::Image(taps::weight_grad)),
     },
 };
 

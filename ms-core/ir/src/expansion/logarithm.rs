@@ -2,7 +2,7 @@
 
 use super::coefficients::{LOG, LOG_TAIL};
 use super::{Format, LN_2, to_float, with_sign};
-use crate::ops::core::body::Expr;
+use crate::body::Expr;
 use std::f64::consts::{FRAC_1_SQRT_2, LN_2 as LN_2_VALUE};
 
 /// `ln u + correction`, where `correction` is small compared with a unit in the last place of `u`.

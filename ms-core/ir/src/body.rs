@@ -1,7 +1,7 @@
 //! Kernel bodies as expressions with operators.
 
-use crate::tensor::{DType, Scalar};
-use ms_ir::{BinaryOp, Compare, KernelBuilder, Math, UnaryOp, Val};
+use crate::data::{DType, Scalar};
+use crate::{BinaryOp, Compare, KernelBuilder, Math, UnaryOp, Val};
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Rem, Shl, Shr, Sub};

@@ -2,8 +2,8 @@
 
 use super::coefficients::{EXP, SINH};
 use super::{Format, LN_2, nearest_plus, negative, with_sign};
-use crate::ops::core::body::Expr;
-use ms_ir::Math;
+use crate::Math;
+use crate::body::Expr;
 use std::f64::consts::{self, LOG2_E};
 
 /// `e^x`; at most 1 ulp, subnormal results included.

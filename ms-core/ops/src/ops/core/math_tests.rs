@@ -1,10 +1,11 @@
 //! Tests of the functions' error bounds in units in the last place.
 
-use super::*;
-use crate::ops::core::body::body;
+use super::body::{Expr, body};
+use super::math::*;
 use crate::ops::core::reference::evaluate_body;
 use crate::ops::{ERF, ERFC};
-use crate::tensor::{Array, Attrs, Scalar};
+use crate::tensor::{Array, Attrs, DType, Scalar};
+use ms_ir::{KernelBuilder, Math, Val};
 
 /// Returns points of a range: half evenly spaced, half dense around zero.
 fn points(low: f64, high: f64, count: usize) -> Vec<f64> {
@@ -187,6 +188,37 @@ fn odd_functions_keep_the_sign_of_zero() {
         for function in [expm1, log1p, tanh, sinh, asinh, sin, tan, asin, atan, atanh] {
             let got = evaluated(|[x]| function(x), dtype, [&zero]);
             assert!(got[0] == 0.0 && got[0].is_sign_negative());
+        }
+    }
+}
+
+/// Checks that an expanded function has the bits of its formula.
+#[test]
+fn functions_are_their_formulas() {
+    let points = [-3.5, -1.0, -0.3, -0.0, 0.2, 0.9, 1.0, 1.7, 40.0, f64::INFINITY, f64::NAN];
+    let narrow: Vec<f32> = points.iter().map(|&it| it as f32).collect();
+    for x in [Array::from_slice(&[points.len()], &narrow), Array::from_slice(&[points.len()], &points)] {
+        for &math in Math::ALL {
+            let computed = |expanded: bool| {
+                let build = |builder: &mut KernelBuilder, operands: &[Val]| {
+                    body(builder, operands, |[x]| {
+                        // Instructions before the function shift the numbering of values.
+                        let y = (math.arity() == 2).then(|| x * 0.5);
+                        let value = match (expanded, y) {
+                            (true, _) => formula(math, x, y),
+                            (false, None) => x.math(math),
+                            (false, Some(y)) => x.math2(math, y),
+                        };
+                        value + x
+                    })
+                };
+                evaluate_body(build, x.dtype(), &[&x])
+                    .expect("one shape")
+                    .on_host()
+                    .expect("the elements are readable")
+                    .to_bytes()
+            };
+            assert_eq!(computed(false), computed(true), "{math:?} of {}", x.dtype());
         }
     }
 }

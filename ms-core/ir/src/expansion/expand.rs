@@ -4,13 +4,13 @@ use super::{
     acos, acosh, asin, asinh, atan, atan2, atanh, cos, cosh, erf, erfc, exp, exp_of_not_positive, expm1, log, log1p,
     pow, rsqrt, sin, sinh, tan, tanh,
 };
-use crate::ops::core::body::{Expr, body};
-use crate::tensor::DType;
-use ms_ir::{Inst, Kernel, KernelBuilder, LaneAxis, Math, Role, Scope, Sign, StrideClass, Val};
+use crate::DType;
+use crate::body::{Expr, body};
+use crate::{Inst, Kernel, KernelBuilder, LaneAxis, Math, Role, Scope, Sign, StrideClass, Val};
 use std::sync::OnceLock;
 
 /// Builds the formula of a function.
-fn formula<'s>(math: Math, x: Expr<'s>, y: Option<Expr<'s>>) -> Expr<'s> {
+pub fn formula<'s>(math: Math, x: Expr<'s>, y: Option<Expr<'s>>) -> Expr<'s> {
     let y = || y.expect("a function of two values has two operands");
     match math {
         Math::Rsqrt => rsqrt(x),
@@ -154,39 +154,6 @@ pub fn expand(mut kernel: Kernel, keeps: impl Fn(Math, DType) -> bool) -> Kernel
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::core::reference::evaluate_body;
-    use crate::tensor::Array;
-
-    /// Checks that an expanded function has the bits of its formula.
-    #[test]
-    fn functions_are_their_formulas() {
-        let points = [-3.5, -1.0, -0.3, -0.0, 0.2, 0.9, 1.0, 1.7, 40.0, f64::INFINITY, f64::NAN];
-        let narrow: Vec<f32> = points.iter().map(|&it| it as f32).collect();
-        for x in [Array::from_slice(&[points.len()], &narrow), Array::from_slice(&[points.len()], &points)] {
-            for &math in Math::ALL {
-                let computed = |expanded: bool| {
-                    let build = |builder: &mut KernelBuilder, operands: &[Val]| {
-                        body(builder, operands, |[x]| {
-                            // Instructions before the function shift the numbering of values.
-                            let y = (math.arity() == 2).then(|| x * 0.5);
-                            let value = match (expanded, y) {
-                                (true, _) => formula(math, x, y),
-                                (false, None) => x.math(math),
-                                (false, Some(y)) => x.math2(math, y),
-                            };
-                            value + x
-                        })
-                    };
-                    evaluate_body(build, x.dtype(), &[&x])
-                        .expect("one shape")
-                        .on_host()
-                        .expect("the elements are readable")
-                        .to_bytes()
-                };
-                assert_eq!(computed(false), computed(true), "{math:?} of {}", x.dtype());
-            }
-        }
-    }
 
     /// Checks that stages keep their instructions, and that functions of the target are not expanded.
     #[test]

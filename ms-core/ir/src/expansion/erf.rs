@@ -2,7 +2,7 @@
 
 use super::coefficients::{ERF, ERFCX};
 use super::{Format, exp, with_sign};
-use crate::ops::core::body::Expr;
+use crate::body::Expr;
 
 /// `erfc a` for `a >= 1/2`: `e^(-a^2)` times a scaled polynomial in `(a - 4) / (a + 4)`
 /// (Shepherd and Laframboise, Mathematics of Computation 36, 1981).
