@@ -1,6 +1,6 @@
 //! Ops of the framework and their definitions.
 //!
-//! - [`core`] has the definition of an op and the code that the rules of ops share.
+//! - [`core`] has the rules of transforms and the code that the rules of ops share.
 //! - [`primitive`] has the primitives.
 //! - [`composite`] has the composites and functions composed of ops.
 //! - [`api`] has the interfaces besides functions.

@@ -3,7 +3,7 @@
 use crate::ops::core::axis::{named, refusal};
 use crate::ops::core::rules::{check_dims, check_not_zero};
 use crate::ops::core::wide::Inner;
-use crate::ops::primitive::conv::conv_attrs;
+use crate::ops::primitive::window::attributes::conv_attrs;
 use crate::ops::primitive::window::{PerAxis, Window};
 use crate::ops::{
     Batching, CONV, CONV_INPUT_GRAD, Derivative, PadMode, Sample, SampleInput, Vjp, add, cast, pad, reshape, sum_axes,

@@ -21,6 +21,7 @@ pub mod formulas;
 #[cfg(test)]
 mod generated_tests;
 pub mod host;
+pub(in crate::ops) mod indices;
 #[cfg(test)]
 mod math_tests;
 pub(crate) mod message;
@@ -31,6 +32,7 @@ pub(crate) mod philox;
 pub mod reference;
 pub(crate) mod regions;
 pub mod rules;
+mod signs;
 #[doc(hidden)]
 pub mod testing;
 mod text;

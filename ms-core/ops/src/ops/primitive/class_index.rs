@@ -1,7 +1,7 @@
 //! `class_index`: checked class indices.
 
-use super::gather::check_index;
 use crate::ops::core::checked::evaluate;
+use crate::ops::core::indices::check_index;
 use crate::ops::{Batching, Derivative, Effects, Extent, Lowering, OpDef, Sample, SampleInput, TransformRules};
 use crate::tensor::{Attrs, DType, Dim, OpInfo, Tensor, apply1};
 use ms_ir::error::{Code, Error, Result};

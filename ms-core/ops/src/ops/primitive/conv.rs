@@ -3,43 +3,22 @@
 //! The three primitives are the three contractions of one trilinear form, so they are closed under derivatives of any
 //! order.
 
-use super::gather::check_dtypes;
+pub use super::window::attributes::ConvAttrs;
+pub(in crate::ops) use super::window::attributes::ConvGradAttrs;
+use super::window::attributes::{conv_attrs, with_sizes};
 use super::window::geometry::{Geometry, check_gradient, output_dims};
-use super::window::{MOST_DILATED, PerAxis, Window};
+use super::window::{PerAxis, Window};
 use super::window::{lanes, taps};
 use crate::ops::core::axis::const_shape;
 use crate::ops::core::host::{narrow_floats, wide_floats};
+use crate::ops::core::indices::check_dtypes;
 use crate::ops::{
-    Batching, ConvGeometry, ConvResult, Derivative, Effects, Extent, ImageForm, ImageRule, Lowering, OpBody, OpDef,
-    Sample, SampleInput, TransformRules,
+    Batching, ConvGeometry, ConvResult, Derivative, Effects, ImageForm, ImageRule, Lowering, OpBody, OpDef, Sample,
+    SampleInput, TransformRules,
 };
-use crate::tensor::{
-    Array, AttrRange, Attrs, DType, Dim, Dims, IntoDims, Layout, OpInfo, Shape, Tensor, Type, apply1, filled,
-};
+use crate::tensor::{Array, Attrs, DType, Dim, Dims, IntoDims, Layout, OpInfo, Shape, Tensor, Type, apply1, filled};
 use ms_ir::error::{Code, Error, Result};
 use smallvec::smallvec;
-attributes! {
-    /// The attributes of [`CONV`]; the attributes of its gradients begin with them.
-    pub struct ConvAttrs {
-        stride: [i64] where 0..=AttrRange::FACTOR,
-        dilation: [i64] where 0..=MOST_DILATED,
-        before: [i64] where 0..=AttrRange::FACTOR,
-        after: [i64] where 0..=AttrRange::FACTOR,
-        groups: usize,
-    }
-}
-
-attributes! {
-    /// The attributes of the gradients of [`CONV`], which also have the spatial sizes of the result.
-    pub(in crate::ops) struct ConvGradAttrs {
-        stride: [i64] where 0..=AttrRange::FACTOR,
-        dilation: [i64] where 0..=MOST_DILATED,
-        before: [i64] where 0..=AttrRange::FACTOR,
-        after: [i64] where 0..=AttrRange::FACTOR,
-        groups: usize,
-        sizes: [Extent] where 0..=i64::MAX,
-    }
-}
 
 /// Computes the cross-correlation of `[n, c, spatial..]` with weights `[o, c / groups, kernel..]`: `[n, o, spatial..]`.
 /// Terms are added in the order of channels and taps (`docs/numerics.md`).
@@ -250,36 +229,6 @@ impl ConvSample {
         };
         conv_attrs(&window, self.groups, &sizes.into_dims())
     }
-}
-
-pub(in crate::ops) fn conv_attrs(window: &Window, groups: usize, sizes: &[Dim]) -> Attrs {
-    let Window { stride, dilation, before, after } = window;
-    match sizes {
-        [] => ConvAttrs::attrs(&**stride, &**dilation, &**before, &**after, groups),
-        sizes => ConvGradAttrs::attrs(&**stride, &**dilation, &**before, &**after, groups, sizes),
-    }
-}
-
-impl ConvAttrs<'_> {
-    /// Returns the windows.
-    pub fn window(self) -> Window {
-        Window {
-            stride: self.stride().sizes(),
-            dilation: self.dilation().sizes(),
-            before: self.before().sizes(),
-            after: self.after().sizes(),
-        }
-    }
-}
-
-/// Converts the attributes of one of the three ops to attributes of another.
-fn with_sizes(attrs: &Attrs, sizes: &[Dim]) -> Attrs {
-    with_groups(attrs, ConvAttrs::of(attrs).groups(), sizes)
-}
-
-/// Converts like [`with_sizes`], with another number of groups.
-pub(in crate::ops) fn with_groups(attrs: &Attrs, groups: usize, sizes: &[Dim]) -> Attrs {
-    conv_attrs(&ConvAttrs::of(attrs).window(), groups, sizes)
 }
 
 #[track_caller]

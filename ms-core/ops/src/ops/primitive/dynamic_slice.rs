@@ -1,9 +1,9 @@
 //! `dynamic_update_slice`, an update of adjacent positions from a start that is a tensor, and `dynamic_slice`, which
 //! reads them.
 
-use super::gather::{check_dtypes, check_index};
 use crate::ops::core::axis::{named, stored_axis};
 use crate::ops::core::host::{dense, elements, parts};
+use crate::ops::core::indices::{check_dtypes, check_index};
 use crate::ops::core::rules::may_equal;
 use crate::ops::{
     AxisAttrs, BatchedCall, Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, TransformRules,

@@ -1,7 +1,7 @@
 //! `from_zero`: positions checked to be nonnegative.
 
-use super::gather::check_index;
 use crate::ops::core::checked::{checked, evaluate};
+use crate::ops::core::indices::check_index;
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, TransformRules};
 use crate::tensor::{Attrs, DType, OpInfo, Tensor};
 use ms_ir::error::{Code, Error, Result};

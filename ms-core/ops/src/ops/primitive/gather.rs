@@ -5,13 +5,14 @@ use super::from_zero::from_zero;
 use super::scatter::kept;
 use crate::ops::core::axis::{named, stored_axis};
 use crate::ops::core::host::{Axis, dense, elements, plus, positions, replace_axis};
+use crate::ops::core::indices::{check_dtypes, check_index};
 use crate::ops::core::rules::may_equal;
 use crate::ops::{
     AxisAttrs, Batching, Derivative, Effects, Lowering, OpDef, Part, Sample, SampleInput, TransformRules, move_axis,
     reshape, wrapping,
 };
 use crate::tensor::{Array, AsTensor, DType, Dim, OpInfo, Tensor, Type, apply1, refused};
-use ms_ir::error::{Code, Error, Result, called};
+use ms_ir::error::{Code, Error, called};
 use ms_ir::with_element;
 use smallvec::smallvec;
 
@@ -153,28 +154,6 @@ pub(in crate::ops) fn rows_read(x: &Tensor, axis: usize, index: &Tensor, gradien
     let count: Dim = index.dims().into_iter().product();
     let source = reshape(gradient, replace_axis(&x.dims(), axis, &[count]));
     Part::rows(x, axis, reshape(index, [count]), &source)
-}
-
-/// Checks that a type can contain positions.
-///
-/// # Errors
-/// [`Code::DType`] unless the type is of integers.
-pub(in crate::ops) fn check_index(index: &Type) -> Result<()> {
-    if index.dtype.is_int() {
-        return Ok(());
-    }
-    Err(Error::new(Code::DType, format!("positions are integers, not {}", index.dtype)))
-}
-
-/// Checks that two operands have the same dtype.
-///
-/// # Errors
-/// [`Code::DType`] when the dtypes differ.
-pub(in crate::ops) fn check_dtypes(a: &Type, b: &Type) -> Result<()> {
-    if a.dtype == b.dtype {
-        return Ok(());
-    }
-    Err(Error::new(Code::DType, format!("dtypes {} and {} differ", a.dtype, b.dtype)))
 }
 
 /// Returns the slices of `x` at positions along `axis`, as NumPy's `take(x, index, axis)`. The axes of `index` replace

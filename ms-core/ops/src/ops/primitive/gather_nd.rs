@@ -1,9 +1,9 @@
 //! `gather_nd` and `scatter_nd_add`: reads of, and additions to, slices at positions along several axes.
 
 use super::from_zero::from_zero;
-use super::gather::{check_dtypes, check_index};
 use crate::ops::core::axis::const_shape;
 use crate::ops::core::host::{dense, elements, plus, rows};
+use crate::ops::core::indices::{check_dtypes, check_index};
 use crate::ops::core::rules::may_equal;
 use crate::ops::{
     Batching, Derivative, Effects, Lowering, OpDef, Part, Sample, SampleInput, TransformRules, depend, full_of,

@@ -1,9 +1,9 @@
 //! `take_along_axis`, `scatter` and `scatter_add`: reads and writes of single elements at positions along an axis.
 
 use super::from_zero::from_zero;
-use super::gather::{check_dtypes, check_index};
 use crate::ops::core::axis::stored_axis;
 use crate::ops::core::host::{ScatterReduction, dense, elements, positions, visit_indexed};
+use crate::ops::core::indices::{check_dtypes, check_index};
 use crate::ops::core::rules::may_equal;
 use crate::ops::{
     Arrays, AxisAttrs, Batching, Derivative, Effects, Lowering, OpDef, Part, Sample, SampleInput, TransformRules, Vjp,

@@ -1,5 +1,6 @@
 //! Sliding windows over spatial axes, for convolutions and pooling.
 
+pub(crate) mod attributes;
 pub(crate) mod geometry;
 pub(crate) mod lanes;
 pub(crate) mod pooling;
