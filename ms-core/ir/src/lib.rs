@@ -1,7 +1,8 @@
-//! Data of the `ms` compiler: errors, environment variables, arrays on devices, graphs of tensor ops, and kernels of
-//! scalar instructions.
+//! Data of the `ms` compiler: errors, environment variables, arrays on devices, graphs of tensor ops, kernels of scalar
+//! instructions, and what the compiler reads of an op.
 //!
-//! **Invariant:** this crate names no op, no `Tensor` and no device.
+//! **Invariant:** this crate names no op, no `Tensor` and no device. Tests:
+//! `ops_are_named_in_ops_and_in_the_listed_files` and `the_compiler_names_no_tensor` in `tests/architecture/main.rs`.
 
 #![cfg_attr(ms_sanitize, feature(sanitize))]
 
