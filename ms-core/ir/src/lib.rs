@@ -10,7 +10,6 @@ pub mod body;
 pub mod data;
 pub mod environment;
 pub mod error;
-pub mod expansion;
 pub mod op;
 pub mod stored;
 #[doc(hidden)]
@@ -23,7 +22,7 @@ mod dot;
 mod graph;
 mod html;
 mod kernel;
-mod math;
+pub mod math;
 mod memo;
 mod positions;
 mod precision;

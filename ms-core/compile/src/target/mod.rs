@@ -8,7 +8,7 @@ pub use images::{Contracted, Images};
 
 use ms_ir::data::{DType, Op};
 use ms_ir::error::{Code, Error, Result};
-use ms_ir::expansion::{Expansion, expand};
+use ms_ir::math::{Expansion, expand};
 use ms_ir::op::AxisOrder;
 use ms_ir::{Contraction, Inst, Kernel, Math, Precision, Type};
 

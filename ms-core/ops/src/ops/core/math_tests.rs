@@ -1,11 +1,11 @@
 //! Tests of the functions' error bounds in units in the last place.
 
-use super::body::{Expr, body};
-use super::math::*;
 use crate::ops::core::reference::evaluate_body;
 use crate::ops::{ERF, ERFC};
 use crate::tensor::{Array, Attrs, DType, Scalar};
-use ms_ir::{KernelBuilder, Math, Val};
+use ms_ir::body::{Expr, body};
+use ms_ir::math::*;
+use ms_ir::{KernelBuilder, Val};
 
 /// Returns points of a range: half evenly spaced, half dense around zero.
 fn points(low: f64, high: f64, count: usize) -> Vec<f64> {

@@ -61,4 +61,4 @@ pub use ms_ir::op::{
     TransformNode, Trips, Types, by_name, by_number, definition, definitions, evaluate_graph, evaluate_node, fits,
     flops, has_effect, infer, operand_counts, verify, verify_one,
 };
-pub use ms_ir::{body, expansion as math};
+pub use ms_ir::{body, math};

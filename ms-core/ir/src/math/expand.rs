@@ -4,12 +4,12 @@ use super::{
     acos, acosh, asin, asinh, atan, atan2, atanh, cos, cosh, erf, erfc, exp, exp_of_not_positive, expm1, log, log1p,
     pow, rsqrt, sin, sinh, tan, tanh,
 };
-use crate::DType;
 use crate::body::{Expr, body};
+use crate::data::DType;
 use crate::{Inst, Kernel, KernelBuilder, LaneAxis, Math, Role, Scope, Sign, StrideClass, Val};
 use std::sync::OnceLock;
 
-/// Builds the formula of a function.
+/// Builds the formula of a function of one or two operands.
 pub fn formula<'s>(math: Math, x: Expr<'s>, y: Option<Expr<'s>>) -> Expr<'s> {
     let y = || y.expect("a function of two values has two operands");
     match math {
@@ -151,6 +151,11 @@ pub fn expand(mut kernel: Kernel, keeps: impl Fn(Math, DType) -> bool) -> Kernel
     Kernel { insts, types, stages, ..kernel }
 }
 
+/// Expands all functions of a kernel, for a target without native ones.
+pub fn expand_all(kernel: Kernel) -> Kernel {
+    expand(kernel, |_, _| false)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,7 +174,7 @@ mod tests {
         let kernel = builder.finish();
         assert_eq!(expand(kernel.clone(), |_, _| true), kernel);
         let [exp, log] = [Math::Exp, Math::Log].map(|it| Expansion::of(it, DType::F32).cost());
-        let expanded = expand(kernel.clone(), |_, _| false);
+        let expanded = expand_all(kernel.clone());
         assert!(expanded.check().is_ok());
         assert_eq!(expanded.stages.iter().map(|it| it.end as usize).collect::<Vec<_>>(), [1 + exp, 2 + exp + log]);
         let mixed = expand(kernel, |math, _| math == Math::Exp);

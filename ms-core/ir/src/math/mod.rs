@@ -1,8 +1,8 @@
 //! Transcendental functions as formulas of basic instructions, in f32 and f64.
 //!
 //! Functions that a target does not have are expanded to these formulas ([`expand`]). Eager execution, compiled
-//! kernels, the interpreter and every instruction set therefore agree bit for bit. Tests of `ms-ops` check the documented
-//! error bounds.
+//! kernels, the interpreter and every instruction set therefore agree bit for bit. Tests of `ms-ops` check the error
+//! bounds.
 //!
 //! The methods come from classic libraries: Cody and Waite 1980, and the FreeBSD msun library, whose argument
 //! reductions of `log`, `log1p` and `expm1` are used. `minimax.py` generates the coefficients.
@@ -13,21 +13,21 @@ mod coefficients;
 mod erf;
 mod expand;
 mod exponential;
+mod function;
 mod logarithm;
 mod power;
 mod trigonometric;
 
 pub use erf::{erf, erfc};
-#[doc(hidden)]
-pub use expand::formula;
-pub use expand::{Expansion, expand};
+pub use expand::{Expansion, expand, expand_all, formula};
 pub use exponential::{cosh, exp, exp_of_not_positive, expm1, sigmoid, sinh, tanh};
+pub use function::Math;
 pub use logarithm::{acosh, asinh, atanh, log, log1p};
 pub use power::{pow, pow_int, rsqrt};
 pub use trigonometric::{acos, asin, atan, atan2, cos, sin, tan};
 
-use crate::DType;
 use crate::body::Expr;
+use crate::data::DType;
 use std::f64::consts;
 
 /// Polynomial coefficients in both formats, lowest power first.

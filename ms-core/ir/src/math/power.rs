@@ -2,8 +2,8 @@
 
 use super::logarithm::log_double;
 use super::{Format, exp, log, with_sign};
-use crate::DType;
 use crate::body::Expr;
+use crate::data::DType;
 
 /// `1 / sqrt(x)`; at most 1.5 ulp.
 pub fn rsqrt(x: Expr<'_>) -> Expr<'_> {

@@ -2,8 +2,8 @@
 
 use super::coefficients::{ASIN, ATAN, COS, SIN};
 use super::{Format, Parts, nearest, with_sign};
-use crate::DType;
 use crate::body::Expr;
+use crate::data::DType;
 use std::f64::consts::{FRAC_2_PI, FRAC_PI_2, FRAC_PI_4, PI};
 
 /// `pi / 2`; only f64 arguments are reduced by it.
