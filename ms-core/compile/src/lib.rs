@@ -3,7 +3,8 @@
 //! Modules in order: [`target`] describes a device, [`optimize`] rewrites graphs, [`lower`] makes plans of kernels,
 //! [`exec`] runs plans through the driver of a device. Each imports only what stands before it.
 //!
-//! **Invariant:** nothing here names `Tensor` or `Parameter`.
+//! **Invariant:** nothing here names `Tensor`, `Parameter` or an op: the crate does not depend on `ms-ops`. Tests:
+//! `the_compiler_names_no_tensor` and `crates_depend_downwards` in `tests/architecture/main.rs`.
 
 #![cfg_attr(ms_sanitize, feature(sanitize))]
 

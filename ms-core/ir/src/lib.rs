@@ -1,7 +1,8 @@
-//! Data of the `ms` compiler: errors, environment variables, arrays on devices, graphs of tensor ops, and kernels of
-//! scalar instructions.
+//! Data of the `ms` compiler: errors, environment variables, arrays on devices, graphs of tensor ops, kernels of scalar
+//! instructions, and what the compiler reads of an op.
 //!
-//! **Invariant:** this crate names no op, no `Tensor` and no device.
+//! **Invariant:** this crate names no op, no `Tensor` and no device. Tests:
+//! `ops_are_named_in_ops_and_in_the_listed_files` and `the_compiler_names_no_tensor` in `tests/architecture/main.rs`.
 
 #![cfg_attr(ms_sanitize, feature(sanitize))]
 
@@ -10,6 +11,7 @@ pub mod data;
 pub mod environment;
 pub mod error;
 pub mod math;
+pub mod op;
 pub mod stored;
 #[doc(hidden)]
 pub mod testing;
@@ -23,6 +25,7 @@ mod html;
 mod kernel;
 mod launch;
 mod memo;
+mod positions;
 mod precision;
 #[cfg(test)]
 mod random;
@@ -46,6 +49,7 @@ pub use launch::{ContractionOperand, EpilogueWords, KernelLaunch, KernelView, St
 pub use math::Math;
 #[doc(hidden)]
 pub use memo::Memo;
+pub use positions::{check_positions, positions};
 pub use precision::Precision;
 pub use rewrite::{Rewriter, Values, rewrite};
 pub use text::parse;

@@ -1,6 +1,11 @@
 //! Tensors, parameters, and ops with their types, reference evaluation, derivatives and lowering rules.
 //!
+//! The definition of an op has two halves. [`OpDef`](ops::OpDef) in `ms-ir` is what the compiler reads, and
+//! [`TransformRules`](ops::TransformRules) is what transforms read. The file of an op declares both.
+//!
 //! **Invariant:** no module outside of [`ops`] compares with a single op, except for a list that a test holds.
+//!
+//! **Invariant:** files form no circle of imports. Test: `files_form_no_new_circle` in `tests/architecture/circles.rs`.
 
 #![cfg_attr(ms_sanitize, feature(sanitize))]
 

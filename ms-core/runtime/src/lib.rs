@@ -1,7 +1,7 @@
 //! The runtime of `ms`: calls, eager execution, autodiff and the compile cache, over the crates of the compiler, which
 //! this crate re-exports. Nothing here knows a device.
 //!
-//! Crates in order: [`ms_ir`], [`ms_ops`], [`ms_compile`], [`ms_trace`], this one. Each depends only on those before it.
+//! Crates in order: [`ms_ir`], [`ms_compile`], [`ms_ops`], [`ms_trace`], this one. Each depends only on those before it.
 
 #![cfg_attr(ms_sanitize, feature(sanitize))]
 

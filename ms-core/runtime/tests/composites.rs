@@ -5,7 +5,8 @@
 
 use ms_core::ir::{Graph, Node, Precision};
 use ms_core::ops::{
-    COMPOSITES, Derivative, Lane, OpDef, Sample, SampleInput, definition, evaluate_graph, infer, verify,
+    COMPOSITES, Derivative, Lane, OpDef, Sample, SampleInput, definition, evaluate_graph, infer, transform_rules,
+    verify,
 };
 use ms_core::optimize::{PassContext, optimize};
 use ms_core::target::Kept;
@@ -159,7 +160,7 @@ fn values() {
 
 /// Whether an operand, or some of its rows such as padding, have no gradient although the result depends on them.
 fn stops_gradients(case: &Case) -> bool {
-    match case.def.derivative {
+    match transform_rules(case.def).derivative {
         Derivative::Zero => true,
         Derivative::Read(_) => case.sample.attrs.as_slice().first() == Some(&Attr::Bool(true)),
         _ => false,
@@ -197,7 +198,8 @@ fn agrees_with_differences(case: &Case, graph: &Graph, gradients: &Graph, stays:
 #[test]
 fn gradients() {
     every_composite(|case| {
-        let (case, has_rule) = (case.of_first_result(), !matches!(case.def.derivative, Derivative::Body));
+        let (case, has_rule) =
+            (case.of_first_result(), !matches!(transform_rules(case.def).derivative, Derivative::Body));
         agrees_with_differences(&case, &case.graph, &case.gradients(), Some(has_rule));
         true
     });

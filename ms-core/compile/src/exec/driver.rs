@@ -1,9 +1,9 @@
 //! Defines the interface between the plan runner and the device that runs its steps.
 
+use ms_ir::check_positions;
 use ms_ir::data::{Array, Attrs, DType, Layout, MemorySpace, Op, Shape, Storage, Type};
 use ms_ir::error::{Code, Error, Result, in_op};
 use ms_ir::{Contraction, ContractionOperand, EpilogueWords, KernelLaunch, KernelView, Precision};
-use ms_ops::ops::host::check_positions;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -163,8 +163,8 @@ pub unsafe trait Driver: Send + Sync {
     }
 
     /// Issues an op as a library call that writes its row-major results. A result of an op that
-    /// [updates](ms_ops::ops::Lowering::Update) its first operand may share that operand's memory. An op that [acts on
-    /// the host](ms_ops::ops::Effects::act_on_host) does so on the calling thread, when all earlier steps have
+    /// [updates](ms_ir::op::Lowering::Update) its first operand may share that operand's memory. An op that [acts on
+    /// the host](ms_ir::op::Effects::act_on_host) does so on the calling thread, when all earlier steps have
     /// completed.
     ///
     /// # Safety
@@ -369,7 +369,7 @@ pub struct Check {
 /// The elements that an op accepts.
 #[derive(Clone, Debug)]
 pub enum Accepted {
-    /// The elements that an op of [`Lowering::Check`](ms_ops::ops::Lowering::Check) with these attributes accepts. The
+    /// The elements that an op of [`Lowering::Check`](ms_ir::op::Lowering::Check) with these attributes accepts. The
     /// operand is row-major.
     Elements(fn(&Attrs, DType, &[u8]) -> Result<()>, Attrs),
     /// Indices along an axis of an array of this type and shape, from which the op gathers.

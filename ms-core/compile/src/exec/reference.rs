@@ -4,7 +4,7 @@ use super::Executable;
 use ms_ir::Graph;
 use ms_ir::data::Array;
 use ms_ir::error::{Result, in_op};
-use ms_ops::ops;
+use ms_ir::op;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ impl Executable for Reference {
         in_op(|| {
             let inputs: Vec<Array> =
                 inputs.iter().map(|it| Ok(it.on_host()?.to_contiguous())).collect::<Result<_>>()?;
-            let outputs = ops::evaluate_graph(&self.0, &inputs.iter().collect::<Vec<_>>())?;
+            let outputs = op::evaluate_graph(&self.0, &inputs.iter().collect::<Vec<_>>())?;
             outputs.iter().map(|it| Ok(it.on_host()?.to_contiguous())).collect()
         })
     }

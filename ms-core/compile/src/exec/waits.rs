@@ -1,8 +1,8 @@
 //! Counts the points at which the host waits for a device.
 
 use crate::lower::{Plan, PlanStep, Repeat, is_stack};
+use ms_ir::op::definition;
 use ms_ir::stored::stored;
-use ms_ops::ops::definition;
 use std::fmt;
 
 /// The points in a plan at which the host waits while a compiled function runs on a device with separate memory. A plan

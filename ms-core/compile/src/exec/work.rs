@@ -1,8 +1,8 @@
 //! Computes the operations and bytes of steps, and their names in profiles.
 
 use ms_ir::data::{Attrs, Op, Type};
+use ms_ir::op;
 use ms_ir::{Contraction, Inst, Kernel, LaneAxis, Role, Scope};
-use ms_ops::ops;
 use std::fmt::Write;
 
 /// The operations and bytes of a step.
@@ -60,11 +60,11 @@ impl Work {
         Self { operations: terms.saturating_mul(2), bytes: bytes.fold(0, u64::saturating_add) }
     }
 
-    /// Returns the work of an op with operands and results of these types: see [`ops::flops`].
+    /// Returns the work of an op with operands and results of these types: see [`op::flops`].
     pub fn of_op(op: Op, attrs: &Attrs, operands: &[&Type], results: &[Type]) -> Self {
         let bytes = |ty: &Type| ty.numel().unwrap_or(0).saturating_mul(ty.dtype.size()) as u64;
         let all = operands.iter().copied().chain(results).map(bytes);
-        Self { operations: ops::flops(op, attrs, operands, results), bytes: all.fold(0, u64::saturating_add) }
+        Self { operations: op::flops(op, attrs, operands, results), bytes: all.fold(0, u64::saturating_add) }
     }
 }
 

@@ -5,11 +5,11 @@ use crate::lower::fusion::nest::{Axis, Nest, Walk, kept_strides};
 use crate::lower::plan::IndexedAxis;
 use crate::target::Target;
 use ms_ir::data::{Array, Attr, AttrKind, Attrs, DType, Layout, Op, Type};
+use ms_ir::op::{Lowering, OpDef, ReduceRule, definition};
 use ms_ir::{
     ContractionRanks, ContractionTypes, Kernel, KernelBuilder, LaneAxis, Param, ParamId, Precision, ReductionOrder,
     Role, Scope, StrideClass, Val,
 };
-use ms_ops::ops::{Lowering, OpDef, ReduceRule, definition};
 use smallvec::SmallVec;
 
 /// An op in eager execution. Extents, strides and addresses are arguments of a call, so its code serves all shapes of a

@@ -21,8 +21,8 @@ use crate::lower::rewrites::flatten::{flatten, live_nodes, located};
 use crate::lower::rewrites::sink::{sink, transpose_products};
 use crate::target::Target;
 use ms_ir::error::Result;
+use ms_ir::op::Control;
 use ms_ir::{Graph, Node, Precision};
-use ms_ops::ops::Control;
 use std::cell::RefCell;
 
 /// Options of lowering.

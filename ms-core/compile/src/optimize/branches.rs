@@ -3,8 +3,8 @@
 use super::uniform::Uniform;
 use super::{Pass, PassContext};
 use ms_ir::data::{Dim, Scalar};
+use ms_ir::op::{Control, Lowering, definition, dialect};
 use ms_ir::{Graph, Node, Rewriter, ValueId, Values, rewrite};
-use ms_ops::ops::{Control, Lowering, definition, select_node};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ fn select(rewriter: &mut Rewriter<'_>, node: &Node, operands: &[ValueId]) -> Val
             return yes;
         }
         let ty = rewriter.graph().ty(yes).clone();
-        let select = select_node(operands[0], yes, no);
+        let select = dialect().select(operands[0], yes, no);
         rewriter.add(Node { location: node.location, ..select }, [ty])[0]
     };
     yes.into_iter().zip(no).map(choose).collect()

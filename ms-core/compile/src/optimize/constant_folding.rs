@@ -4,11 +4,11 @@ use super::uniform::Uniform;
 use super::{Pass, PassContext};
 use ms_ir::data::{Array, Attrs, DType, Literal};
 use ms_ir::error::in_op;
+use ms_ir::op::{Lowering, OpDef, definition, dialect};
 use ms_ir::{
     BinaryOp, Graph, Inst, KernelBuilder, LaneAxis, Node, Rewriter, Role, StrideClass, Type, UnaryOp, Val, ValueId,
     Values, rewrite,
 };
-use ms_ops::ops::{Lowering, OpDef, constant_node, constant_of, definition, full_node};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 
@@ -81,7 +81,7 @@ fn fold_uniform(
         return Some(constant(rewriter, element, node, ty));
     }
     ty.shape()?;
-    let full = full_node(element, &ty.dims);
+    let full = dialect().full(element, &ty.dims);
     Some(rewriter.add(Node { location: node.location, ..full }, [ty.clone()]))
 }
 
@@ -118,8 +118,16 @@ fn evaluated(def: &OpDef, attrs: &Attrs, operands: &[&Literal]) -> Option<Litera
     .ok()
 }
 
+/// Returns the data of a constant node.
+fn constant_of(node: &Node) -> Option<&Literal> {
+    match definition(node.op).lowering {
+        Lowering::Constant(data) => Some(data(&node.attrs)),
+        _ => None,
+    }
+}
+
 fn constant(rewriter: &mut Rewriter<'_>, literal: Literal, old: &Node, ty: &Type) -> Values {
-    rewriter.add(Node { location: old.location, ..constant_node(literal) }, [ty.clone()])
+    rewriter.add(Node { location: old.location, ..dialect().constant(literal) }, [ty.clone()])
 }
 
 /// Returns whether the reference evaluation of an op, which is independent of kernels, is bit-identical to its kernel.

@@ -2,8 +2,8 @@
 
 use super::{Dce, Pass, PassContext};
 use ms_ir::data::{Attrs, Op};
+use ms_ir::op::{Control, Loop, dialect};
 use ms_ir::{Def, Graph, Node, Rewriter, Type, ValueId, Values};
-use ms_ops::ops::{Control, Loop, literal_of};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -379,5 +379,5 @@ fn needed(graph: &Graph, outputs: &[ValueId]) -> Vec<bool> {
 }
 
 fn is_small_constant(node: &Node) -> bool {
-    literal_of(node).is_some_and(|it| it.bytes().len() <= LARGEST_CONSTANT)
+    dialect().literal_of(node).is_some_and(|it| it.bytes().len() <= LARGEST_CONSTANT)
 }

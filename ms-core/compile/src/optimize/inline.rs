@@ -1,8 +1,8 @@
 //! Inlines calls.
 
 use super::{Pass, PassContext};
+use ms_ir::op::Control;
 use ms_ir::{Graph, Node, rewrite};
-use ms_ops::ops::Control;
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Inlines nodes that matter only to derivatives, after all derivatives are expanded.
 
 use super::{Pass, PassContext};
+use ms_ir::op::Control;
 use ms_ir::{Graph, rewrite};
-use ms_ops::ops::Control;
 use std::borrow::Cow;
 
 /// Inlines the graphs of custom derivatives and of recomputation.

@@ -1,8 +1,8 @@
 //! Hoists loop-invariant code.
 
 use super::{Pass, PassContext};
+use ms_ir::op::{Control, Lowering, definition};
 use ms_ir::{Graph, Node, Rewriter, ValueId, rewrite};
-use ms_ops::ops::{Control, Lowering, definition};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Orders passes and runs them on graphs.
 
 use super::{Inline, Pass, PassContext, Report};
+use ms_ir::op;
 use ms_ir::{Graph, canonical_bytes, subgraphs};
-use ms_ops::ops;
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -103,7 +103,7 @@ impl Optimizer<'_> {
             entry.nodes_after += new.as_ref().map_or(before, Graph::len);
             if let Some(new) = new {
                 if cfg!(debug_assertions)
-                    && let Err(error) = ops::verify_one(&new)
+                    && let Err(error) = op::verify_one(&new)
                 {
                     panic!("pass `{}` broke a graph: {error}\nbefore:\n{graph}\nafter:\n{new}", pass.name());
                 }

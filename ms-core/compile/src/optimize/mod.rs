@@ -10,7 +10,6 @@
 //! In strict precision the results are bit-identical, except for the payloads of NaNs, which also depend on the
 //! machine. In relaxed precisions they are too, except for sums that `LoopProducts` moves out of loops.
 
-mod algebra;
 mod branches;
 mod constant_folding;
 mod cse;
@@ -22,9 +21,7 @@ mod licm;
 mod manager;
 mod pass;
 mod uniform;
-mod views;
 
-pub use algebra::Algebra;
 pub use branches::Branches;
 pub use constant_folding::ConstantFolding;
 pub use cse::Cse;
@@ -35,4 +32,5 @@ pub use inline_custom::InlineCustom;
 pub use licm::Licm;
 pub use manager::{Watch, inline_all, optimize_with, run_passes};
 pub use pass::{Pass, PassContext, PassStatistics, Report};
-pub use views::Views;
+#[doc(hidden)]
+pub use uniform::Uniform;

@@ -1,12 +1,13 @@
 //! Finds uniform values: those with equal elements.
 
 use ms_ir::data::{Literal, Scalar, Type};
+use ms_ir::op::{Lowering, definition, dialect};
 use ms_ir::{Graph, Node, NodeId, ValueId};
-use ms_ops::ops::{Lowering, definition, literal_of};
 
 /// The elements of uniform values, filled in node by node in the order in which a graph is built.
 #[derive(Default)]
-pub(super) struct Uniform {
+#[doc(hidden)]
+pub struct Uniform {
     /// The bits of the element, by value.
     known: Vec<Option<u64>>,
     /// Nodes of the graph that have been seen.
@@ -15,17 +16,17 @@ pub(super) struct Uniform {
 
 impl Uniform {
     /// Returns the element of a value that is known to be uniform.
-    pub(super) fn element(&mut self, graph: &Graph, id: ValueId) -> Option<Scalar> {
+    pub fn element(&mut self, graph: &Graph, id: ValueId) -> Option<Scalar> {
         self.bits(graph, id).map(|bits| Scalar::from_bits(bits, graph.ty(id).dtype))
     }
 
     /// Returns whether a value is known to be uniform.
-    pub(super) fn is_known(&mut self, graph: &Graph, id: ValueId) -> bool {
+    pub fn is_known(&mut self, graph: &Graph, id: ValueId) -> bool {
         self.bits(graph, id).is_some()
     }
 
     /// Returns the element of a uniform value as a literal without dimensions.
-    pub(super) fn literal(&mut self, graph: &Graph, id: ValueId) -> Option<Literal> {
+    pub fn literal(&mut self, graph: &Graph, id: ValueId) -> Option<Literal> {
         let dtype = graph.ty(id).dtype;
         let bits = self.bits(graph, id)?;
         let bytes = bits.to_le_bytes()[..dtype.size()].to_vec();
@@ -50,7 +51,7 @@ impl Uniform {
     }
 
     fn of_node(&self, node: &Node, ty: &Type) -> Option<u64> {
-        if let Some(literal) = literal_of(node) {
+        if let Some(literal) = dialect().literal_of(node) {
             let bytes = literal.bytes();
             let mut elements = bytes.chunks_exact(ty.dtype.size());
             let first = elements.next()?;

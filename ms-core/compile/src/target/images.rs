@@ -1,6 +1,6 @@
 //! How a target runs ops on images.
 
-use ms_ops::ops::{AxisOrder, ConvGeometry, ConvResult};
+use ms_ir::op::{AxisOrder, ConvGeometry, ConvResult};
 
 /// The target's support for ops on images: convolutions and pooling.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

@@ -9,8 +9,8 @@ pub use images::{Contracted, Images};
 use ms_ir::data::{DType, Op};
 use ms_ir::error::{Code, Error, Result};
 use ms_ir::math::{Expansion, expand};
+use ms_ir::op::AxisOrder;
 use ms_ir::{Contraction, Inst, Kernel, Math, Precision, Type};
-use ms_ops::ops::AxisOrder;
 
 /// A processor, as far as it determines how graphs are lowered. Lowering for equal targets yields equal
 /// plans.

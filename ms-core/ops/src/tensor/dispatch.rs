@@ -2,7 +2,8 @@
 
 use super::escape::escaped;
 use super::parameter::Parameter;
-use super::tensor::{Tensor, Traced};
+use super::tensor::Tensor;
+use super::traced::Traced;
 use ms_ir::data::{Array, Attrs, DType, Device, Op, Scalar};
 use ms_ir::error::{Error, Result, raise};
 use smallvec::SmallVec;

@@ -5,108 +5,25 @@
 //! with interior mutability). These remain when the region ends. So each clone of a tensor is stamped with the region
 //! in which it is created, and a tracer reports handles of completed regions.
 
-use super::tensor::{Tensor, Traced};
+use super::scope::thread_of;
+use super::traced::Traced;
+use ms_ir::data::Type;
 use ms_ir::error::{Code, Error};
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
-use std::thread::{self, ThreadId};
+use std::thread;
 
-/// Numbers of the traces under construction, each with its thread.
-static LIVE: Mutex<BTreeMap<u64, ThreadId>> = Mutex::new(BTreeMap::new());
-
-/// A trace under construction on this thread, until it is dropped.
-pub struct LiveTrace(u64);
-
-impl LiveTrace {
-    /// Begins the trace with this number.
-    pub fn begin(trace: u64) -> Self {
-        LIVE.lock().unwrap_or_else(PoisonError::into_inner).insert(trace, thread::current().id());
-        Self(trace)
-    }
-
-    /// Returns the number of the trace.
-    pub fn number(&self) -> u64 {
-        self.0
-    }
-}
-
-impl Drop for LiveTrace {
-    fn drop(&mut self) {
-        LIVE.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
-    }
-}
-
-thread_local! {
-    /// The innermost region of control flow that is open on this thread; 0 for none.
-    static SCOPE: Cell<u32> = const { Cell::new(0) };
-    /// All open regions, outermost first.
-    static OPEN: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Returns the innermost open region; 0 for none.
-#[inline]
-pub(super) fn scope() -> u32 {
-    SCOPE.get()
-}
-
-/// Returns the stamp of a clone of a handle with this stamp: the open region, unless the handle's own region is
-/// complete. A clone of a leaked tensor counts as leaked as well.
-#[inline]
-pub(super) fn scoped(stamp: u32) -> u32 {
-    let scope = SCOPE.get();
-    if stamp == 0 || stamp == scope { scope } else { outer(stamp, scope) }
-}
-
-#[cold]
-fn outer(stamp: u32, scope: u32) -> u32 {
-    let is_open = OPEN.try_with(|it| it.borrow().contains(&stamp)).unwrap_or(false);
-    if is_open { scope } else { stamp }
-}
-
-/// Begins or resumes a region of control flow on this thread.
-pub fn open_scope(region: u32) {
-    SCOPE.set(region);
-    OPEN.with_borrow_mut(|it| it.push(region));
-}
-
-/// Ends or suspends a region, with the regions inside of it.
-pub fn close_scope(region: u32) {
-    OPEN.with_borrow_mut(|it| {
-        if let Some(at) = it.iter().rposition(|it| *it == region) {
-            it.truncate(at);
-        }
-        SCOPE.set(it.last().copied().unwrap_or(0));
-    });
-}
-
-/// Runs `f` outside of all regions, for code that traces separately or not at all.
-pub fn outside_scopes<R>(f: impl FnOnce() -> R) -> R {
-    struct Restore(Vec<u32>);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            SCOPE.set(self.0.last().copied().unwrap_or(0));
-            OPEN.replace(std::mem::take(&mut self.0));
-        }
-    }
-    let _restore = Restore(OPEN.take());
-    SCOPE.set(0);
-    f()
-}
-
-/// Returns the error of using a handle of a completed region; `what` names the region.
-pub fn left_behind(what: &str, tensor: &Tensor) -> Error {
+/// Returns the error of using a handle of a completed region, of a tensor of type `ty`; `what` names the handle.
+pub fn left_behind(what: &str, ty: &Type) -> Error {
     let message =
         format!("{what} that a branch or a loop left in a place its graph does not see is used outside of it");
     let help = "make it the value of the branch or loop, or assign it to a `let mut` variable, a field or a `&mut` that \
                 is named there; what changes in statics, cells and trait objects is not seen";
-    Error::new(Code::Escaped, message).with_operands([tensor.ty().to_string()]).help(help)
+    Error::new(Code::Escaped, message).with_operands([ty.to_string()]).help(help)
 }
 
 /// Returns the error of using a traced value here. Its trace is complete, is not this one, or is under construction on
 /// another thread.
 pub fn escaped(traced: &Traced) -> Error {
-    let thread = LIVE.lock().unwrap_or_else(PoisonError::into_inner).get(&traced.trace).copied();
+    let thread = thread_of(traced.trace);
     let error = if thread.is_some_and(|it| it != thread::current().id()) {
         Error::new(Code::Thread, "a traced value is used on another thread than the one that traces")
             .help("trace on one thread: compute on the tensors here, and start threads outside the compiled function")

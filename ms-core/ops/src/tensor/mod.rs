@@ -2,6 +2,7 @@
 
 mod as_tensor;
 mod dispatch;
+mod elements;
 mod escape;
 mod hints;
 mod index;
@@ -11,15 +12,17 @@ mod nested;
 mod parameter;
 mod place;
 mod print;
+mod scope;
 #[allow(clippy::module_inception)]
 mod tensor;
+mod traced;
 
 pub use as_tensor::AsTensor;
 pub use dispatch::{
     DispatchMode, Dispatcher, EagerDispatcher, Eagerly, OpCall, Outputs, Scan, apply, apply1, current_dispatcher,
     dispatch_mode, dispatcher, eager, first_poisoned, refused, with_dispatcher,
 };
-pub use escape::{LiveTrace, close_scope, escaped, left_behind, open_scope, outside_scopes};
+pub use escape::{escaped, left_behind};
 pub use hints::{ComparedByMethodsSuchAsLt, InBrackets};
 pub use index::{Ellipsis, Index, IntoIndex, IntoIndices, NewAxis, Selection, Stepped, WithStep};
 pub use ms_ir::data::*;
@@ -27,6 +30,8 @@ pub use nested::Suffixes;
 pub use parameter::{
     Created, Dependent, Gathered, Parameter, Role, SlotId, TakenSlot, WeakParameter, apart, is_apart, with_created,
 };
+pub use scope::{LiveTrace, close_scope, open_scope, outside_scopes};
 #[doc(hidden)]
 pub use tensor::HeldIdentity;
-pub use tensor::{Tensor, Traced, Value};
+pub use tensor::{Tensor, Value};
+pub use traced::Traced;

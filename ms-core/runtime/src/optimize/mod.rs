@@ -1,10 +1,10 @@
 //! The default pipeline of passes.
 //!
-//! [`ms_compile::optimize`] has the pass manager and the passes that only move or merge nodes; [`ms_trace::passes`] has
-//! those that trace the graphs which they insert.
+//! [`ms_compile::optimize`] has the pass manager and the passes that know no op by name. [`ms_trace::passes`] has those
+//! that name ops, or trace the graphs which they insert.
 
 pub use ms_compile::optimize::*;
-pub use ms_trace::passes::{Composites, Layouts, LoopProducts};
+pub use ms_trace::passes::{Algebra, Composites, Layouts, LoopProducts, Views};
 
 use ms_compile::target::Images;
 use ms_ir::{Graph, subgraphs};

@@ -3,7 +3,7 @@
 use super::build;
 use ms_ir::error::Result;
 use ms_ir::{Graph, Memo};
-use ms_ops::ops::{Body, Lowering, OpDef, Types, infer};
+use ms_ops::ops::{Body, OpDef, Types, infer, transform_rules};
 use ms_ops::tensor::{Attrs, Dim, Op, Type};
 use std::rc::Rc;
 
@@ -33,7 +33,7 @@ pub fn body_graph(op: Op, body: Body, attrs: &Attrs, types: &[&Type]) -> Result<
 /// See [`infer`].
 pub(super) fn infer_node(def: &'static OpDef, attrs: &Attrs, types: &[&Type]) -> Result<Types> {
     // On failure, the type rule reports the error: that of the first op that fails, or of an unknown size.
-    if let Lowering::Composite(body) = def.lowering
+    if let Some(body) = transform_rules(def).composite()
         && !types.iter().any(|it| it.dims.contains(&Dim::DYNAMIC))
         && let Ok(graph) = body_graph(def.op(), body, attrs, types)
     {

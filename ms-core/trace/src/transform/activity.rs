@@ -162,7 +162,7 @@ impl Activity {
 
 /// Returns whether gradients flow through a node without regions.
 fn has_derivative(node: &Node) -> bool {
-    !matches!(ops::definition(node.op).derivative, Derivative::Zero)
+    !matches!(ops::transform_rules(ops::definition(node.op)).derivative, Derivative::Zero)
 }
 
 fn known(table: &Known, region: &Arc<Graph>, flags: Vec<bool>, find: impl FnOnce(&[bool]) -> Vec<bool>) -> Vec<bool> {

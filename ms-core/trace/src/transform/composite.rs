@@ -3,7 +3,7 @@
 use crate::trace::body_graph;
 use ms_ir::error::Result;
 use ms_ir::{Graph, Node, Rewriter, Type, rewrite_inside_out, subgraphs};
-use ms_ops::ops::{Body, Lowering, OpDef, definition, infer};
+use ms_ops::ops::{Body, OpDef, definition, infer, transform_rules};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::panic::Location;
@@ -68,8 +68,5 @@ pub(super) fn expanded_alone(node: &Node, types: &[Type], refused: fn(&OpDef) ->
 
 /// Returns the body of a node that is a composite to expand.
 fn body_of(graph: &Graph, node: &Node, chosen: Chosen<'_>) -> Option<Body> {
-    match definition(node.op).lowering {
-        Lowering::Composite(body) if chosen(graph, node) => Some(body),
-        _ => None,
-    }
+    transform_rules(definition(node.op)).composite().filter(|_| chosen(graph, node))
 }

@@ -37,7 +37,7 @@ pub(super) fn push(call: &Pushed<'_>, tangents: &[Option<Tensor>]) -> Result<Vec
     if !call.outputs.iter().any(|it| it.dtype().is_float()) {
         return none();
     }
-    match &def.derivative {
+    match &ops::transform_rules(def).derivative {
         Derivative::Zero => none(),
         Derivative::Body => unreachable!("the ops of the body are applied in its place"),
         Derivative::None(why) => {
@@ -166,7 +166,7 @@ fn transposed_rule(def: &'static OpDef, call: &Pushed<'_>, given: &[usize]) -> R
             is_float.iter().map(|&it| if it { gradients.next().cloned() } else { None }).collect();
         let attrs = call.attrs;
         let vjp = Vjp { attrs, inputs, outputs, cotangents: &cotangents, needs: &needs };
-        let shares = def.pull(&vjp).expect("the op has a rule");
+        let shares = ops::transform_rules(def).pull(&vjp).expect("the op has a rule");
         let share = |&at: &usize| shares[at].clone().unwrap_or_else(|| ops::zeros_like(&inputs[at]));
         Ok(given.iter().map(share).collect())
     })?;

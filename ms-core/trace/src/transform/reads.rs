@@ -47,7 +47,7 @@ impl Reads {
     pub fn of(&self, graph: &Graph) -> Vec<bool> {
         let mut reads: FxHashMap<ValueId, Read> = FxHashMap::default();
         for (_, node) in graph.nodes() {
-            if let Derivative::Read(_) = ops::definition(node.op).derivative {
+            if let Derivative::Read(_) = ops::transform_rules(ops::definition(node.op)).derivative {
                 reads.entry(node.inputs[0]).or_default().add(graph.ty(node.outputs[0]).numel());
             } else if !node.regions.is_empty() {
                 for operand in self.of_operands(node) {

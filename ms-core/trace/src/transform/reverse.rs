@@ -86,7 +86,7 @@ pub fn value_and_grad(graph: &Graph, wrt: &[usize], results: usize, seeded: bool
 
 /// Expands composites without derivative rules.
 fn differentiable(graph: &Graph) -> Result<Cow<'_, Graph>> {
-    transformable(graph, |it| matches!(it.derivative, Derivative::Body))
+    transformable(graph, |it| matches!(ops::transform_rules(it).derivative, Derivative::Body))
 }
 
 /// Returns which of the inputs `wrt` a gradient of some output reaches.

@@ -149,7 +149,7 @@ fn before(node: &Node, is_float: bool, floats: Way, others: Way) -> Way {
         return Way::None;
     }
     let step = Step { op: node.op, location: node.location };
-    match ops::definition(node.op).derivative {
+    match ops::transform_rules(ops::definition(node.op)).derivative {
         Derivative::Zero if is_float => floats.or(others).through(step),
         _ if is_float => floats.or(others.through(step)),
         _ => floats.or(others),

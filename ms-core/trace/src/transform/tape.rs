@@ -68,7 +68,7 @@ impl TapeEntry for RuleEntry {
         let needs: SmallVec<[bool; 3]> = self.input_slots.iter().map(Option::is_some).collect();
         let (attrs, inputs, outputs) = (&self.attrs, &self.inputs, &self.outputs);
         let vjp = Vjp { attrs, inputs, outputs, cotangents, needs: &needs };
-        match &ops::definition(self.op).derivative {
+        match &ops::transform_rules(ops::definition(self.op)).derivative {
             Derivative::Rule(rule) => gradients.add_all(&self.input_slots, rule(&vjp)),
             Derivative::Read(rule) => {
                 if let Some(slot) = self.input_slots[0] {

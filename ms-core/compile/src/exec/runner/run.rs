@@ -10,7 +10,7 @@ use crate::lower::Place;
 use ms_ir::Contraction;
 use ms_ir::data::{Array, DType, Layout, Storage, Type};
 use ms_ir::error::{Missing, Result};
-use ms_ops::ops::definition;
+use ms_ir::op::definition;
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;

@@ -3,8 +3,8 @@
 use crate::lower::rewrites::flat::{Flat, FlatNode, Kind};
 use crate::target::{Cost, Target};
 use ms_ir::data::DType;
+use ms_ir::op::{Lowering, definition};
 use ms_ir::{KernelBuilder, LaneAxis, Scope, Val};
-use ms_ops::ops::{Lowering, definition};
 use smallvec::SmallVec;
 
 /// Returns the cost of a node, determined by building its body.

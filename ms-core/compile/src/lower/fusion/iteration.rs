@@ -1,8 +1,8 @@
 //! Builds one iteration of a loop as a graph.
 
 use crate::lower::plan::NextCarry;
+use ms_ir::op::{Loop, Trips};
 use ms_ir::{Def, Graph, ValueId};
-use ms_ops::ops::{Loop, Trips};
 use smallvec::SmallVec;
 use std::sync::Arc;
 

@@ -12,8 +12,8 @@ use crate::lower::rewrites::flatten::{flatten_loop, live_nodes};
 use crate::target::Target;
 use ms_ir::data::{DType, Type};
 use ms_ir::error::{Code, Error, Result};
+use ms_ir::op::{Lowering, definition};
 use ms_ir::{BinaryOp, Compare, Graph, Inst, Kernel, KernelBuilder, LaneAxis, ParamId, Role, Scope, StrideClass, Val};
-use ms_ops::ops::{Lowering, definition};
 use smallvec::{SmallVec, smallvec};
 use std::rc::Rc;
 

@@ -15,8 +15,8 @@ use crate::lower::rewrites::flat::{
     Access, Check, Flat, FlatNode, FlatValue, Kind, Origin, Region, RegionLoop, Trips, ValueIndex,
 };
 use ms_ir::data::Layout;
+use ms_ir::op::definition;
 use ms_ir::{Contraction, Graph, ParamId};
-use ms_ops::ops::definition;
 
 /// Builds the routine of a graph that was lowered to `steps`. Adds kernels, constants and source locations to
 /// `routines`.

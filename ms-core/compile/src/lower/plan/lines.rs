@@ -5,8 +5,8 @@
 
 use crate::lower::plan::value_bytes;
 use ms_ir::error::Missing;
+use ms_ir::op::{Effects, Lowering, definition, has_product};
 use ms_ir::{Def, Graph, Node, Type, ValueId, subgraphs};
-use ms_ops::ops::{Effects, Lowering, definition, has_product};
 use rustc_hash::FxHashMap;
 use std::panic::Location;
 

@@ -339,7 +339,7 @@ pub enum PlanStep {
         op: PlanOp,
         /// The attributes.
         attrs: Attrs,
-        /// The precision of the op's products, if it [consists of them](ms_ops::ops::Lowering::library_precision).
+        /// The precision of the op's products, if it [consists of them](ms_ir::op::Lowering::library_precision).
         precision: Precision,
         /// The operands.
         inputs: Vec<View>,

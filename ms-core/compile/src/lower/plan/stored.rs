@@ -6,9 +6,9 @@ use crate::lower::plan::{
     View, is_stack,
 };
 use ms_ir::data::{Attrs, DType, Layout, Literal, Op, Type};
+use ms_ir::op::{self, Lowering};
 use ms_ir::stored::{Description, Reader, Stored, stored, stored_as};
 use ms_ir::{Contraction, Kernel, ParamId, Precision};
-use ms_ops::ops::{self, Lowering};
 use smallvec::SmallVec;
 
 stored! {
@@ -93,9 +93,9 @@ impl Stored for PlanOp {
         let def = match u16::read(from)? {
             Op::FIRST_CUSTOM => {
                 let (name, source) = <(String, u64)>::read(from)?;
-                ops::custom::by_source(&name, source)
+                op::dialect().custom_by_source(&name, source)
             }
-            number => ops::by_number(number).filter(|_| number < Op::FIRST_CUSTOM),
+            number => op::by_number(number).filter(|_| number < Op::FIRST_CUSTOM),
         };
         def.map(|it| Self(it.op()))
     }
@@ -117,10 +117,10 @@ impl Plan {
             PlanStep::Library { op, attrs, inputs, outputs, .. } => {
                 let (inputs, outputs): (Vec<_>, Vec<_>) =
                     (inputs.iter().map(view).collect(), outputs.iter().map(view).collect());
-                ops::fits(op.0, attrs, &[], &inputs.iter().collect::<Vec<_>>(), &outputs).is_ok()
+                op::fits(op.0, attrs, &[], &inputs.iter().collect::<Vec<_>>(), &outputs).is_ok()
             }
             PlanStep::Check { op, of, axis, positions, .. } => {
-                let gathers = matches!(ops::definition(op.0).lowering, Lowering::Gather(_));
+                let gathers = matches!(op::definition(op.0).lowering, Lowering::Gather(_));
                 gathers && of.shape().is_some_and(|it| *axis < it.len()) && positions.dtype.is_int()
             }
             PlanStep::Contraction(it) => it.contraction.is_sound(),

@@ -3,8 +3,8 @@
 use crate::lower::fusion::gather::Positions;
 use crate::lower::plan::{NextCarry, RoutineId};
 use ms_ir::data::{Attrs, DType, Layout, Literal, Op, Scalar, Shape, Type};
+use ms_ir::op::{Lowering, ReduceRule, Slices, definition};
 use ms_ir::{Contraction, ContractionRanks, ContractionTypes, Precision};
-use ms_ops::ops::{Lowering, ReduceRule, Slices, definition};
 use smallvec::{SmallVec, smallvec};
 use std::panic::Location;
 use std::rc::Rc;

@@ -1,8 +1,8 @@
 //! Indexing, `x.at(i)` and `x.i((.., 0..3, -1))`, and functional updates of selections.
 
 use crate::ops::core::axis::named;
+use crate::ops::core::indices::check_index;
 use crate::ops::core::rules::broadcast_dims;
-use crate::ops::primitive::gather::check_index;
 use crate::ops::primitive::slice::select_ranges;
 use crate::ops::{
     IntoOperand, broadcast_to, cast, dynamic_update_slice, iota, permute, reshape, select, stack, update, wrapping,

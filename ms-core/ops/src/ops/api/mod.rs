@@ -1,6 +1,5 @@
 //! Interfaces of ops besides functions: operators, methods, indexing, objects and random numbers.
 
-mod categorical;
 mod index;
 mod methods;
 mod objects;

@@ -3,10 +3,11 @@
 use crate::ops::core::axis::{named, refusal};
 use crate::ops::core::rules::{check_dims, check_not_zero};
 use crate::ops::core::wide::Inner;
-use crate::ops::primitive::conv::conv_attrs;
+use crate::ops::primitive::window::attributes::conv_attrs;
 use crate::ops::primitive::window::{PerAxis, Window};
 use crate::ops::{
     Batching, CONV, CONV_INPUT_GRAD, Derivative, PadMode, Sample, SampleInput, Vjp, add, cast, pad, reshape, sum_axes,
+    transform_rules,
 };
 use crate::tensor::{AsTensor, Dim, Dims, Scalar, Shape, Tensor, apply1, first_poisoned};
 use ms_ir::error::{Code, Error, Result, called};
@@ -84,7 +85,7 @@ composite! {
         let g = it.cotangent();
         let axes: Vec<usize> = (0..g.rank()).filter(|&axis| axis != 1).collect();
         let product = Vjp { inputs: &it.inputs[..2], needs: &it.needs[..2], ..*it };
-        let mut all = CONV.pull(&product).expect("a convolution has a rule");
+        let mut all = transform_rules(&CONV).pull(&product).expect("a convolution has a rule");
         all.push(it.needs[2].then(|| cast(sum_axes(g, &axes, false), it.inputs[2].dtype())));
         all
     }), finite: true;

@@ -1,6 +1,8 @@
 //! Batching rules of primitives, for `vmap`.
 
-use crate::ops::{Lowering, OpDef, cast, concat, definition, expand_dims, full_of, iota, matmul, reshape, transpose};
+use crate::ops::{
+    Lowering, OpDef, cast, concat, definition, expand_dims, full_of, iota, matmul, reshape, transform_rules, transpose,
+};
 use crate::tensor::{Attr, Attrs, DType, Dim, Dims, Op, Outputs, Scalar, Tensor, Type, apply};
 use ms_ir::error::{Code, Error, Result};
 use smallvec::SmallVec;
@@ -41,7 +43,7 @@ pub fn batch(lanes: &BatchedCall<'_>) -> Result<Option<Outputs>> {
         return lanes.no_lanes().map(Some);
     }
     let def = definition(lanes.op);
-    match &def.batching {
+    match &transform_rules(def).batching {
         Batching::Rule(rule) => rule(lanes).map(Some),
         Batching::Partial(rule) => rule(lanes).transpose(),
         Batching::Derived => derived(def, lanes).map(Some),

@@ -1,8 +1,7 @@
 //! Composites: ops that are defined by the ops that a body applies.
 
 use super::reference::ReferenceDispatcher;
-use super::{Arrays, OpDef, Types, flops, has_product, infer};
-use crate::ops::definition;
+use super::{Arrays, OpDef, Types, definition, flops, has_product, infer};
 use crate::tensor::{
     Array, Attrs, Dispatcher, OpCall, Outputs, Parameter, Tensor, Traced, Type, apply, with_dispatcher,
 };
@@ -123,7 +122,7 @@ pub(in crate::ops) fn first_result(def: &'static OpDef, attrs: &Attrs, inputs: &
 }
 
 /// Declares the definition of a composite. The body gives its type rule and its evaluation. `finite` is
-/// [`OpDef::finite_derivatives`]. `inner` defaults to [`Inner::DEFAULT`](super::wide::Inner::DEFAULT).
+/// [`TransformRules::finite_derivatives`](super::TransformRules::finite_derivatives). `inner` defaults to [`Inner::DEFAULT`](super::wide::Inner::DEFAULT).
 macro_rules! composite {
     (
         $(#[$doc:meta])*
@@ -148,18 +147,24 @@ macro_rules! composite {
                 info: $crate::tensor::OpInfo { number: $number, name: $name, attrs: $attrs },
                 infer: |attrs, inputs| composite::infer_by_body($name, BODY, attrs, inputs),
                 eval: |attrs, inputs| composite::evaluate_composite(BODY, attrs, inputs),
-                derivative: match DERIVATIVE {
-                    $crate::ops::Derivative::Rule(_) => $crate::ops::Derivative::Rule(|it| match DERIVATIVE {
-                        $crate::ops::Derivative::Rule(rule) => wide::run_rule(rule, INNER, it),
-                        _ => unreachable!("a constant does not change"),
-                    }),
-                    other => other,
-                },
-                finite_derivatives: $finite,
                 effects: $crate::ops::Effects::NONE$(.and($effects))?,
-                batching: $batching,
-                lowering: $crate::ops::Lowering::Composite(BODY),
+                lowering: $crate::ops::Lowering::Composite($crate::ops::CompositeRule {
+                    flops: |attrs, inputs| composite::flops_of_body(BODY, attrs, inputs),
+                    has_product: |attrs, inputs| composite::body_has_product(BODY, attrs, inputs),
+                }),
                 samples: $samples,
+                transforms: &$crate::ops::TransformRules {
+                    derivative: match DERIVATIVE {
+                        $crate::ops::Derivative::Rule(_) => $crate::ops::Derivative::Rule(|it| match DERIVATIVE {
+                            $crate::ops::Derivative::Rule(rule) => wide::run_rule(rule, INNER, it),
+                            _ => unreachable!("a constant does not change"),
+                        }),
+                        other => other,
+                    },
+                    finite_derivatives: $finite,
+                    batching: $batching,
+                    body: Some($crate::ops::OpBody::Composite(BODY)),
+                },
             }
         };
     };

@@ -3,7 +3,7 @@
 use super::host::array_of;
 use super::operand::{Operand, operands};
 use super::rules::{broadcast_dims, broadcast_shape};
-use crate::ops::primitive::comparison;
+use super::signs::with_signs;
 use crate::ops::{Arrays, OpDef, Sample, SampleInput, Types};
 use crate::tensor::{Array, Attrs, DType, Kind, Scalar, Tensor, Type, apply1};
 use ms_ir::error::{Code, Error, Result};
@@ -141,7 +141,7 @@ pub fn binary(def: &'static OpDef, domain: Domain, a: Operand<'_>, b: Operand<'_
             return apply1(def.op(), &Attrs::none(), &[a, b]);
         }
         propagate_poison!(a, b);
-        if let Some(compared) = comparison::with_signs(def, a, b) {
+        if let Some(compared) = with_signs(def, a, b) {
             return compared;
         }
     }
@@ -238,16 +238,19 @@ macro_rules! elementwise {
                 let dtype = if elementwise!(@to $to) { $crate::tensor::DType::Bool } else { inputs[0].dtype() };
                 $crate::ops::core::elementwise::evaluate(dtype, inputs, &|$v| $eval)
             },
-            derivative: elementwise!(
-                @vjp [$($x)+] $(|$g, $y| { $($vx: $gradient),+ })? $($word $($why)?)?
-            ),
-            finite_derivatives: elementwise!(@finite $vjp $($word)?),
             effects: $crate::ops::Effects::NONE,
-            batching: $crate::ops::Batching::Derived,
             lowering: $crate::ops::Lowering::Map(|_, builder, operands| {
                 ms_ir::body::$body(builder, operands, $lower)
             }),
             samples: || $crate::ops::core::elementwise::samples($crate::ops::Domain::$domain, [$($range),+]),
+            transforms: &$crate::ops::TransformRules {
+                derivative: elementwise!(
+                    @vjp [$($x)+] $(|$g, $y| { $($vx: $gradient),+ })? $($word $($why)?)?
+                ),
+                finite_derivatives: elementwise!(@finite $vjp $($word)?),
+                batching: $crate::ops::Batching::Derived,
+                body: None,
+            },
         };
 
         elementwise!(@function [$(#[$doc])*] $def $function $method $domain ($($x),+));

@@ -11,21 +11,17 @@ pub(crate) mod wide;
 
 pub(crate) mod axis;
 mod batching;
-mod check;
+#[cfg(test)]
+mod check_tests;
 pub(in crate::ops) mod checked;
-mod control;
-mod def;
-mod effects;
 pub mod elementwise;
-pub(crate) mod evaluate;
 pub(crate) mod factors;
 mod float_encoding;
-mod flops;
 pub mod formulas;
 #[cfg(test)]
 mod generated_tests;
 pub mod host;
-mod images;
+pub(in crate::ops) mod indices;
 #[cfg(test)]
 mod math_tests;
 pub(crate) mod message;
@@ -36,33 +32,33 @@ pub(crate) mod philox;
 pub mod reference;
 pub(crate) mod regions;
 pub mod rules;
-mod sample;
+mod signs;
 #[doc(hidden)]
 pub mod testing;
 mod text;
+mod transforms;
 
 pub use attributes::{Attribute, Extent, Extents, Ints};
 pub use axis::{AxisAttrs, IntoAxes, Keepdims, ReduceAxes, keepdims, normalize_axes, normalize_axis};
 pub use batching::{BatchedCall, Batching, batch};
-pub use check::{fits, infer, operand_counts, verify, verify_one};
 pub(crate) use composite::evaluate_body_of;
 pub use composite::{Body, apply_body};
-pub use control::{Control, Loop, TransformNode, Trips};
-pub use def::{
-    Arrays, Cotangents, Derivative, Lowering, OpDef, ReduceRule, RegionRule, Regions, SliceRule, Slices, Types, Vjp,
-};
-pub use effects::{Effects, has_effect};
 pub use elementwise::Domain;
-pub use evaluate::{evaluate_graph, evaluate_node};
 #[doc(hidden)]
 pub use float_encoding::{decode_floats, encode_as_floats, encoded_type};
-pub use flops::flops;
-#[doc(hidden)]
-pub use flops::has_product;
-pub use images::{AxisOrder, ConvGeometry, ConvResult, ImageForm, ImageRule};
 pub use message::{Show, Shown};
 pub use operand::{IntoOperand, Operand, common_dtype, operands};
 pub use order::order;
 pub use part::Part;
-pub use sample::{Sample, SampleInput};
 pub use text::parse_graph;
+pub use transforms::{Cotangents, Derivative, ImageBody, OpBody, TransformRules, Vjp, transform_rules};
+
+#[doc(hidden)]
+pub use ms_ir::op::has_product;
+pub use ms_ir::op::{
+    Arrays, AxisOrder, CompositeRule, Control, ConvGeometry, ConvResult, CustomVjp, Effects, ImageForm, ImageRule,
+    Lane, Loop, Lowering, OpDef, ReduceRule, RegionRule, Regions, Sample, SampleInput, SliceRule, Slices,
+    TransformNode, Trips, Types, by_name, by_number, definition, definitions, evaluate_graph, evaluate_node, fits,
+    flops, has_effect, infer, operand_counts, verify, verify_one,
+};
+pub use ms_ir::{body, math};

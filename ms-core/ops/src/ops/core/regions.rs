@@ -1,7 +1,6 @@
 //! Shared rules of ops with regions.
 
-use super::evaluate::evaluate_graph;
-use super::{Arrays, Control, Lowering, RegionRule, Regions, Types};
+use super::{Arrays, Control, Lowering, RegionRule, Regions, Types, evaluate_graph};
 use crate::tensor::{Array, Attrs, DType, Type};
 use ms_ir::Graph;
 use ms_ir::error::{Code, Error, Result};

@@ -1,7 +1,7 @@
 //! Test support for ops: execution by reference evaluation, and checks of ops on their samples.
 
 use super::reference::ReferenceDispatcher;
-use crate::ops::{Body, Derivative, Lowering, OpDef, Sample, SampleInput, Vjp, definitions};
+use crate::ops::{Body, Derivative, Lowering, OpDef, Sample, SampleInput, Vjp, definitions, transform_rules};
 use crate::tensor::{Array, Attrs, DType, Device, Dispatcher, OpCall, Outputs, Parameter, Tensor, with_dispatcher};
 use ms_ir::error::{Code, Result};
 use std::rc::Rc;
@@ -99,11 +99,12 @@ fn check_sample(def: &'static OpDef, sample: &Sample, by_body: CheckByBody<'_>) 
     if cotangents.iter().all(Option::is_none) {
         return;
     }
-    if let (Derivative::Rule(_) | Derivative::Read(_), Lowering::Composite(body)) = (&def.derivative, &def.lowering) {
+    let rules = transform_rules(def);
+    if let (Derivative::Rule(_) | Derivative::Read(_), Some(body)) = (&rules.derivative, rules.composite()) {
         let needs: Vec<bool> = inputs.iter().map(|it| it.dtype().is_float()).collect();
         let (attrs, inputs, outputs) = (&sample.attrs, &inputs, &outputs);
-        by_body(def, *body, &Vjp { attrs, inputs, outputs, cotangents: &cotangents, needs: &needs });
-        if matches!(def.derivative, Derivative::Read(_)) {
+        by_body(def, body, &Vjp { attrs, inputs, outputs, cotangents: &cotangents, needs: &needs });
+        if matches!(rules.derivative, Derivative::Read(_)) {
             // Differences do not show that the rule excludes some rows on purpose.
             return;
         }
@@ -112,7 +113,7 @@ fn check_sample(def: &'static OpDef, sample: &Sample, by_body: CheckByBody<'_>) 
     }
     let needs: Vec<bool> = inputs.iter().map(|it| it.dtype().is_float()).collect();
     let vjp = Vjp { attrs: &sample.attrs, inputs: &inputs, outputs: &outputs, cotangents: &cotangents, needs: &needs };
-    let Some(gradients) = def.pull(&vjp) else { return };
+    let Some(gradients) = rules.pull(&vjp) else { return };
     for (at, gradient) in gradients.iter().enumerate().filter(|(at, _)| needs[*at]) {
         // A rule omits an operand on which the result does not depend.
         let none = || crate::ops::zeros_like(&inputs[at]);

@@ -1,6 +1,6 @@
 //! The registry of custom ops: the declarations of this program and their numbers.
 
-use crate::ops::{Arrays, Batching, Derivative, Effects, Lowering, OpDef, Types};
+use crate::ops::{Arrays, Batching, Derivative, Effects, Lowering, OpDef, TransformRules, Types};
 use crate::tensor::{Array, AttrInfo, Attrs, Op, OpInfo, Type};
 use ms_ir::error::{Code, Error, Result};
 use ms_ir::{Graph, subgraphs};
@@ -29,9 +29,9 @@ pub struct Rules {
     pub infer: fn(&Attrs, &[&Type]) -> Result<Types>,
     /// [`OpDef::eval`].
     pub eval: fn(&Attrs, &[&Array]) -> Result<Arrays>,
-    /// [`OpDef::derivative`].
+    /// [`TransformRules::derivative`].
     pub derivative: Derivative,
-    /// [`OpDef::batching`].
+    /// [`TransformRules::batching`].
     pub batching: Batching,
 }
 
@@ -69,17 +69,17 @@ impl Declaration {
     /// Creates the definition, which lives as long as the process.
     fn define(&self, number: u16, path: String) -> &'static OpDef {
         let Rules { infer, eval, derivative, batching } = (self.rules)();
+        let transforms =
+            Box::leak(Box::new(TransformRules { derivative, finite_derivatives: false, batching, body: None }));
         Box::leak(Box::new(OpDef {
             info: OpInfo { number, name: path.leak(), attrs: self.attrs },
             infer,
             eval,
-            derivative,
-            finite_derivatives: false,
             // The function may fail for some values.
             effects: Effects::HOST.and(Effects::REFUSES),
-            batching,
             lowering: Lowering::Library,
             samples: Vec::new,
+            transforms,
         }))
     }
 

@@ -2,7 +2,9 @@
 
 use super::slice::{SLICE, check_ranges};
 use crate::ops::core::host;
-use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, PlaceAttrs, Sample, SampleInput, SliceAttrs};
+use crate::ops::{
+    Batching, Derivative, Effects, Lowering, OpDef, PlaceAttrs, Sample, SampleInput, SliceAttrs, TransformRules,
+};
 use crate::tensor::{Attr, Dim, Dims, OpInfo, apply1};
 use ms_ir::error::{Code, Error, Result};
 use ms_ir::with_element;
@@ -42,31 +44,7 @@ pub static ADD_SLICES: OpDef = OpDef {
         });
         Ok(smallvec![out])
     },
-    derivative: Derivative::Rule(|it| {
-        let g = it.cotangent();
-        let rank = g.rank();
-        let slice = |(at, (value, &needed)): (usize, (&crate::tensor::Tensor, &bool))| {
-            let places = PlaceAttrs::of(it.attrs);
-            let own = at * rank..(at + 1) * rank;
-            let starts = &places.starts().dims()[own.clone()];
-            let attrs = SliceAttrs::attrs(starts, &*value.dims(), &places.steps().as_slice()[own]);
-            needed.then(|| apply1(SLICE.op(), &attrs, &[g]))
-        };
-        let values = it.inputs[1..].iter().zip(&it.needs[1..]).enumerate().map(slice);
-        std::iter::once(it.needs[0].then(|| g.clone())).chain(values).collect()
-    }),
-    finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Rule(|it| {
-        let rank = it.rank(0);
-        let places = PlaceAttrs::of(it.attrs);
-        let (starts, steps) = (places.starts().dims(), places.steps().as_slice());
-        let slices = || (1..it.inputs.len()).map(|at| (at - 1) * rank..at * rank);
-        let starts: Dims =
-            slices().flat_map(|own| std::iter::once(Dim::new(0)).chain(starts[own].iter().copied())).collect();
-        let steps = slices().flat_map(|own| std::iter::once(1).chain(steps[own].iter().copied())).collect();
-        it.apply(&PlaceAttrs::attrs(&*starts, Attr::Ints(steps)), &it.spread_all())
-    }),
     lowering: Lowering::Update,
     samples: || {
         let of = |sizes: &[&[usize]], starts: &[i64], steps: &[i64]| {
@@ -80,5 +58,32 @@ pub static ADD_SLICES: OpDef = OpDef {
             of(&[&[0, 7]], &[0, 0], &[1, 1]),
             of(&[], &[], &[]),
         ]
+    },
+    transforms: &TransformRules {
+        derivative: Derivative::Rule(|it| {
+            let g = it.cotangent();
+            let rank = g.rank();
+            let slice = |(at, (value, &needed)): (usize, (&crate::tensor::Tensor, &bool))| {
+                let places = PlaceAttrs::of(it.attrs);
+                let own = at * rank..(at + 1) * rank;
+                let starts = &places.starts().dims()[own.clone()];
+                let attrs = SliceAttrs::attrs(starts, &*value.dims(), &places.steps().as_slice()[own]);
+                needed.then(|| apply1(SLICE.op(), &attrs, &[g]))
+            };
+            let values = it.inputs[1..].iter().zip(&it.needs[1..]).enumerate().map(slice);
+            std::iter::once(it.needs[0].then(|| g.clone())).chain(values).collect()
+        }),
+        finite_derivatives: true,
+        batching: Batching::Rule(|it| {
+            let rank = it.rank(0);
+            let places = PlaceAttrs::of(it.attrs);
+            let (starts, steps) = (places.starts().dims(), places.steps().as_slice());
+            let slices = || (1..it.inputs.len()).map(|at| (at - 1) * rank..at * rank);
+            let starts: Dims =
+                slices().flat_map(|own| std::iter::once(Dim::new(0)).chain(starts[own].iter().copied())).collect();
+            let steps = slices().flat_map(|own| std::iter::once(1).chain(steps[own].iter().copied())).collect();
+            it.apply(&PlaceAttrs::attrs(&*starts, Attr::Ints(steps)), &it.spread_all())
+        }),
+        body: None,
     },
 };

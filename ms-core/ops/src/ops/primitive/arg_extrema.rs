@@ -3,8 +3,8 @@
 use super::reduction::axes_of;
 use crate::ops::core::axis::stored_axis;
 use crate::ops::{
-    Arrays, AxisAttrs, Batching, Derivative, Effects, Lowering, OpDef, ReduceAxes, Sample, SampleInput, Types,
-    expand_dims, permute, reshape,
+    Arrays, AxisAttrs, Batching, Derivative, Effects, Lowering, OpDef, ReduceAxes, Sample, SampleInput, TransformRules,
+    Types, expand_dims, permute, reshape,
 };
 use crate::tensor::{Array, AsTensor, Attr, Attrs, DType, Dim, OpInfo, Tensor, Type, apply1, collected};
 use ms_ir::error::{Code, Error, Result};
@@ -17,12 +17,15 @@ pub static ARGMAX: OpDef = OpDef {
     info: OpInfo { number: 320, name: "argmax", attrs: AxisAttrs::DECLARED },
     infer,
     eval: |attrs, inputs| evaluate(attrs, inputs[0], Ordering::Greater),
-    derivative: Derivative::Zero,
-    finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Rule(|it| it.apply(&it.shifted("axis"), it.inputs)),
     lowering: Lowering::Library,
     samples,
+    transforms: &TransformRules {
+        derivative: Derivative::Zero,
+        finite_derivatives: true,
+        batching: Batching::Rule(|it| it.apply(&it.shifted("axis"), it.inputs)),
+        body: None,
+    },
 };
 
 /// Returns the i64 position of the smallest element along `axis`: the first of equal ones, or of NaNs.
@@ -30,12 +33,15 @@ pub static ARGMIN: OpDef = OpDef {
     info: OpInfo { number: 321, name: "argmin", attrs: AxisAttrs::DECLARED },
     infer,
     eval: |attrs, inputs| evaluate(attrs, inputs[0], Ordering::Less),
-    derivative: Derivative::Zero,
-    finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Rule(|it| it.apply(&it.shifted("axis"), it.inputs)),
     lowering: Lowering::Library,
     samples,
+    transforms: &TransformRules {
+        derivative: Derivative::Zero,
+        finite_derivatives: true,
+        batching: Batching::Rule(|it| it.apply(&it.shifted("axis"), it.inputs)),
+        body: None,
+    },
 };
 
 fn infer(attrs: &Attrs, inputs: &[&Type]) -> Result<Types> {

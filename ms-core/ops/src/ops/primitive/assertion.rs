@@ -2,7 +2,7 @@
 
 use crate::ops::core::message::{Message, Show, show_arrays};
 use crate::ops::core::order::{apply_in_order, batch_in_order, check_token, token, token_type};
-use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, TransformRules};
 use crate::tensor::{AsTensor, DType, OpInfo, Tensor};
 use ms_ir::error::{Code, Error, OrRaise};
 use smallvec::smallvec;
@@ -31,14 +31,17 @@ pub static ASSERT: OpDef = OpDef {
         let message = show_arrays(AssertAttrs::of(attrs).text(), &inputs[2..]);
         Err(Error::new(Code::Assertion, message).at_line(AssertAttrs::of(attrs).line()))
     },
-    derivative: Derivative::Zero,
-    finite_derivatives: true,
     effects: Effects::ORDERED.and(Effects::REFUSES),
-    batching: Batching::Rule(batch_in_order),
     lowering: Lowering::Library,
     samples: || {
         let operands = [SampleInput::of(DType::U8, &[], 0.0, 0.0), SampleInput::of(DType::Bool, &[2], 1.0, 1.0)];
         vec![Sample::new(operands).attrs(AssertAttrs::attrs("sample", "sample"))]
+    },
+    transforms: &TransformRules {
+        derivative: Derivative::Zero,
+        finite_derivatives: true,
+        batching: Batching::Rule(batch_in_order),
+        body: None,
     },
 };
 

@@ -1,6 +1,8 @@
 //! `assign`: writes of parameters.
 
-use crate::ops::{Batching, Derivative, Effects, IntoOperand, Lowering, OpDef, Sample, SampleInput, add, sub};
+use crate::ops::{
+    Batching, Derivative, Effects, IntoOperand, Lowering, OpDef, Sample, SampleInput, TransformRules, add, sub,
+};
 use crate::tensor::{AsTensor, Attrs, OpInfo, Parameter, Tensor, apply1};
 use ms_ir::error::{Code, Error, called};
 use smallvec::smallvec;
@@ -14,14 +16,17 @@ pub static ASSIGN: OpDef = OpDef {
         false => Err(Error::new(Code::Shape, format!("{} cannot hold {}", inputs[1], inputs[0]))),
     },
     eval: |_, inputs| Ok(smallvec![inputs[0].on_host()?.to_contiguous()]),
-    derivative: Derivative::Zero,
-    finite_derivatives: true,
     effects: Effects::WRITES,
-    batching: Batching::Rule(|it| it.apply(it.attrs, &[it.spread(0), it.spread(1)])),
     lowering: Lowering::View(|_, layout| Some(layout.clone())),
     samples: || {
         let operand = || SampleInput::f32(&[3, 2], -2.0, 2.0);
         vec![Sample::new([operand(), operand()])]
+    },
+    transforms: &TransformRules {
+        derivative: Derivative::Zero,
+        finite_derivatives: true,
+        batching: Batching::Rule(|it| it.apply(it.attrs, &[it.spread(0), it.spread(1)])),
+        body: None,
     },
 };
 

@@ -8,7 +8,7 @@ use crate::ops::core::host::{narrow_floats, wide_floats};
 use crate::ops::core::rules::may_equal;
 use crate::ops::{
     Arrays, Batching, Derivative, Effects, Extent, ImageForm, ImageRule, Ints, Lowering, OpDef, PoolOptions, Sample,
-    SampleInput, Types,
+    SampleInput, TransformRules, Types,
 };
 use crate::tensor::{
     Array, AsTensor, Attr, AttrRange, Attrs, Dim, IntoDims, Op, OpInfo, Shape, Tensor, Type, apply1, collected, filled,
@@ -69,23 +69,26 @@ pub static AVG_POOL: OpDef = OpDef {
         mean_type(inputs[0], &AvgPoolAttrs::of(attrs).count().dims(), check)
     },
     eval: |attrs, inputs| evaluate(AVG_POOL.op(), attrs, inputs[0], &AvgPoolAttrs::of(attrs).count().sizes()),
-    derivative: Derivative::Rule(|it| {
-        smallvec![Some(apply1(
-            AVG_POOL_GRAD.op(),
-            &AvgPoolAttrs::of(it.attrs)
-                .with_sizes(windowed(&it.inputs[0].dims(), &AvgPoolAttrs::of(it.attrs).count().dims())),
-            &[it.cotangent()]
-        ))]
-    }),
-    finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Rule(|it| it.merged()),
     lowering: Lowering::OfImages(ImageRule {
         operands: &[0],
         result: true,
         form: ImageForm::Pooling(|attrs, channels| AvgPoolAttrs::of(attrs).with_channels(channels)),
     }),
     samples: || avg_samples(false),
+    transforms: &TransformRules {
+        derivative: Derivative::Rule(|it| {
+            smallvec![Some(apply1(
+                AVG_POOL_GRAD.op(),
+                &AvgPoolAttrs::of(it.attrs)
+                    .with_sizes(windowed(&it.inputs[0].dims(), &AvgPoolAttrs::of(it.attrs).count().dims())),
+                &[it.cotangent()]
+            ))]
+        }),
+        finite_derivatives: true,
+        batching: Batching::Rule(|it| it.merged()),
+        body: None,
+    },
 };
 
 /// Computes the gradient of [`AVG_POOL`] for an input of spatial sizes `sizes`.
@@ -96,13 +99,7 @@ pub static AVG_POOL_GRAD: OpDef = OpDef {
         gradient_type(inputs[0], &counts, &sizes, |_, sizes| ranges_of_windows(attrs, sizes, check_elements))
     },
     eval: |attrs, inputs| evaluate(AVG_POOL_GRAD.op(), attrs, inputs[0], &AvgPoolGradAttrs::of(attrs).sizes().sizes()),
-    derivative: Derivative::Rule(|it| {
-        let attrs = AvgPoolAttrs::of(it.attrs).alone();
-        smallvec![Some(apply1(AVG_POOL.op(), &attrs, &[it.cotangent()]))]
-    }),
-    finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Rule(|it| it.merged()),
     lowering: Lowering::OfImages(ImageRule {
         operands: &[0],
         result: true,
@@ -113,6 +110,15 @@ pub static AVG_POOL_GRAD: OpDef = OpDef {
         }),
     }),
     samples: || avg_samples(true),
+    transforms: &TransformRules {
+        derivative: Derivative::Rule(|it| {
+            let attrs = AvgPoolAttrs::of(it.attrs).alone();
+            smallvec![Some(apply1(AVG_POOL.op(), &attrs, &[it.cotangent()]))]
+        }),
+        finite_derivatives: true,
+        batching: Batching::Rule(|it| it.merged()),
+        body: None,
+    },
 };
 
 /// Returns the means of `count` windows along each spatial axis, which cover it evenly: window `i` is from `floor(i *
@@ -125,14 +131,7 @@ pub static ADAPTIVE_AVG_POOL: OpDef = OpDef {
         })
     },
     eval: |attrs, inputs| evaluate(ADAPTIVE_AVG_POOL.op(), attrs, inputs[0], &AdaptiveAttrs::of(attrs).count().sizes()),
-    derivative: Derivative::Rule(|it| {
-        let count = AdaptiveAttrs::of(it.attrs).count();
-        let attrs = AdaptiveGradAttrs::attrs(count, windowed(&it.inputs[0].dims(), &count.dims()));
-        smallvec![Some(apply1(ADAPTIVE_AVG_POOL_GRAD.op(), &attrs, &[it.cotangent()]))]
-    }),
-    finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Rule(|it| it.merged()),
     lowering: Lowering::OfImages(ImageRule {
         operands: &[0],
         result: true,
@@ -145,6 +144,16 @@ pub static ADAPTIVE_AVG_POOL: OpDef = OpDef {
             Sample::new([SampleInput::f32(&[2, 2, 7, 5], -2.0, 2.0)]).attrs(AdaptiveAttrs::attrs(count))
         };
         vec![of(&[3, 5]), of(&[1, 1]), of(&[8, 2])]
+    },
+    transforms: &TransformRules {
+        derivative: Derivative::Rule(|it| {
+            let count = AdaptiveAttrs::of(it.attrs).count();
+            let attrs = AdaptiveGradAttrs::attrs(count, windowed(&it.inputs[0].dims(), &count.dims()));
+            smallvec![Some(apply1(ADAPTIVE_AVG_POOL_GRAD.op(), &attrs, &[it.cotangent()]))]
+        }),
+        finite_derivatives: true,
+        batching: Batching::Rule(|it| it.merged()),
+        body: None,
     },
 };
 
@@ -162,13 +171,7 @@ pub static ADAPTIVE_AVG_POOL_GRAD: OpDef = OpDef {
     eval: |attrs, inputs| {
         evaluate(ADAPTIVE_AVG_POOL_GRAD.op(), attrs, inputs[0], &AdaptiveGradAttrs::of(attrs).sizes().sizes())
     },
-    derivative: Derivative::Rule(|it| {
-        let attrs = AdaptiveAttrs::attrs(AdaptiveAttrs::of(it.attrs).count());
-        smallvec![Some(apply1(ADAPTIVE_AVG_POOL.op(), &attrs, &[it.cotangent()]))]
-    }),
-    finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Rule(|it| it.merged()),
     lowering: Lowering::OfImages(ImageRule {
         operands: &[0],
         result: true,
@@ -181,6 +184,15 @@ pub static ADAPTIVE_AVG_POOL_GRAD: OpDef = OpDef {
     samples: || {
         let attrs = AdaptiveGradAttrs::attrs(&[3usize, 2][..], &[7usize, 5][..]);
         vec![Sample::new([SampleInput::f32(&[2, 2, 3, 2], -2.0, 2.0)]).attrs(attrs)]
+    },
+    transforms: &TransformRules {
+        derivative: Derivative::Rule(|it| {
+            let attrs = AdaptiveAttrs::attrs(AdaptiveAttrs::of(it.attrs).count());
+            smallvec![Some(apply1(ADAPTIVE_AVG_POOL.op(), &attrs, &[it.cotangent()]))]
+        }),
+        finite_derivatives: true,
+        batching: Batching::Rule(|it| it.merged()),
+        body: None,
     },
 };
 

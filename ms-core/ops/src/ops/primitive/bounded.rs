@@ -1,7 +1,7 @@
 //! `bounded`: elements checked to be between zero and a limit.
 
 use crate::ops::core::checked::{checked, evaluate};
-use crate::ops::{Batching, Derivative, Effects, Extent, Lowering, OpDef, Sample, SampleInput};
+use crate::ops::{Batching, Derivative, Effects, Extent, Lowering, OpDef, Sample, SampleInput, TransformRules};
 use crate::tensor::{Attrs, DType, Dim, Element, OpInfo, Scalar, Tensor};
 use bytemuck::Pod;
 use ms_ir::error::{Code, Error, Result};
@@ -18,10 +18,7 @@ pub static BOUNDED: OpDef = OpDef {
     info: OpInfo { number: 396, name: "bounded", attrs: BoundedAttrs::DECLARED },
     infer: |_, inputs| Ok(smallvec![inputs[0].clone()]),
     eval: |attrs, inputs| evaluate(check_elements, attrs, inputs),
-    derivative: Derivative::Rule(|it| smallvec![Some(it.cotangent().clone())]),
-    finite_derivatives: true,
     effects: Effects::REFUSES,
-    batching: Batching::Rule(|it| it.apply(it.attrs, it.inputs)),
     lowering: Lowering::Check(check_elements),
     samples: || {
         let of = |dtype: DType, shape: &[usize], limit: usize| {
@@ -29,6 +26,12 @@ pub static BOUNDED: OpDef = OpDef {
             Sample::new([SampleInput::of(dtype, shape, 0.0, limit as f64)]).attrs(attrs)
         };
         vec![of(DType::F32, &[5], 1), of(DType::F16, &[2, 3], 1), of(DType::I64, &[2, 2], 7), of(DType::U8, &[], 3)]
+    },
+    transforms: &TransformRules {
+        derivative: Derivative::Rule(|it| smallvec![Some(it.cotangent().clone())]),
+        finite_derivatives: true,
+        batching: Batching::Rule(|it| it.apply(it.attrs, it.inputs)),
+        body: None,
     },
 };
 

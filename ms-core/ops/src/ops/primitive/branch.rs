@@ -1,8 +1,8 @@
 //! `if`: a branch between two regions.
 
-use crate::ops::core::evaluate::evaluate_graph;
 use crate::ops::core::regions::{check_condition, check_operands, output_types};
-use crate::ops::{Batching, Control, Derivative, Effects, Lowering, OpDef, RegionRule};
+use crate::ops::evaluate_graph;
+use crate::ops::{Batching, Control, Derivative, Effects, Lowering, OpDef, RegionRule, TransformRules};
 use crate::tensor::OpInfo;
 use ms_ir::error::{Code, Error};
 
@@ -12,10 +12,7 @@ pub static IF: OpDef = OpDef {
     info: OpInfo { number: 702, name: "if", attrs: &[] },
     infer: |_, _| Err(Error::new(Code::Argument, "the types of an `if` are those of its regions")),
     eval: |_, _| Err(Error::new(Code::Argument, "an `if` is evaluated with its regions")),
-    derivative: Derivative::None("its derivative is that of its regions"),
-    finite_derivatives: false,
     effects: Effects::REGIONS,
-    batching: Batching::Derived,
     lowering: Lowering::Regions(RegionRule {
         count: 2,
         control: |_| Control::Branch,
@@ -34,4 +31,10 @@ pub static IF: OpDef = OpDef {
         },
     }),
     samples: Vec::new,
+    transforms: &TransformRules {
+        derivative: Derivative::None("its derivative is that of its regions"),
+        finite_derivatives: false,
+        batching: Batching::Derived,
+        body: None,
+    },
 };

@@ -1,7 +1,7 @@
 //! `broadcast_to`: broadcasting along new axes and axes of size 1.
 
 use crate::ops::core::rules::{broadcasts_to, sum_to};
-use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, TransformRules};
 use crate::tensor::{AsTensor, Attr, Dim, Dims, IntoDims, OpInfo, Tensor, Type, apply1};
 use ms_ir::error::{Code, Error};
 use smallvec::smallvec;
@@ -28,18 +28,21 @@ pub static BROADCAST_TO: OpDef = OpDef {
         let layout = inputs[0].layout().broadcast_to(&BroadcastToAttrs::of(attrs).shape().sizes())?;
         Ok(smallvec![inputs[0].with_layout(layout).on_host()?.to_contiguous()])
     },
-    derivative: Derivative::Rule(|it| smallvec![Some(sum_to(it.cotangent(), &it.inputs[0]))]),
-    finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Rule(|it| {
-        let missing = BroadcastToAttrs::of(it.attrs).shape().count() - it.rank(0);
-        let x = crate::ops::expand_dims(&it.inputs[0], (1..=missing).collect::<Vec<_>>());
-        it.apply(&it.fronted(&[("shape", it.size)]), &[x])
-    }),
     lowering: Lowering::View(|attrs, layout| layout.broadcast_to(&BroadcastToAttrs::of(attrs).shape().sizes()).ok()),
     samples: || {
         let shape: Attr = (&[2usize, 3, 4][..]).into();
         vec![Sample::new([SampleInput::f32(&[3, 1], -2.0, 2.0)]).attrs(BroadcastToAttrs::attrs(shape))]
+    },
+    transforms: &TransformRules {
+        derivative: Derivative::Rule(|it| smallvec![Some(sum_to(it.cotangent(), &it.inputs[0]))]),
+        finite_derivatives: true,
+        batching: Batching::Rule(|it| {
+            let missing = BroadcastToAttrs::of(it.attrs).shape().count() - it.rank(0);
+            let x = crate::ops::expand_dims(&it.inputs[0], (1..=missing).collect::<Vec<_>>());
+            it.apply(&it.fronted(&[("shape", it.size)]), &[x])
+        }),
+        body: None,
     },
 };
 

@@ -1,7 +1,7 @@
 //! `call`: a region applied to operands.
 
 use crate::ops::core::regions::applied;
-use crate::ops::{Batching, Control, Derivative, Effects, OpDef};
+use crate::ops::{Batching, Control, Derivative, Effects, OpDef, TransformRules};
 use crate::tensor::{Attrs, OpInfo};
 use ms_ir::error::{Code, Error};
 
@@ -10,12 +10,15 @@ const fn call(number: u16, name: &'static str, control: fn(&Attrs) -> Control) -
         info: OpInfo { number, name, attrs: &[] },
         infer: |_, _| Err(Error::new(Code::Argument, "the types of a call are those of the graph that it calls")),
         eval: |_, _| Err(Error::new(Code::Argument, "a call is evaluated with the graph that it calls")),
-        derivative: Derivative::None("its derivative is that of the graph that it calls"),
-        finite_derivatives: false,
         effects: Effects::REGIONS,
-        batching: Batching::Derived,
         lowering: applied(control),
         samples: Vec::new,
+        transforms: &TransformRules {
+            derivative: Derivative::None("its derivative is that of the graph that it calls"),
+            finite_derivatives: false,
+            batching: Batching::Derived,
+            body: None,
+        },
     }
 }
 

@@ -1,6 +1,6 @@
 //! `cast`: conversion to another dtype.
 
-use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, TransformRules};
 use crate::tensor::{Array, AsTensor, DType, Element, OpInfo, Tensor, Type, apply1};
 use ms_ir::with_element;
 use smallvec::smallvec;
@@ -27,12 +27,15 @@ pub static CAST: OpDef = OpDef {
         });
         Ok(smallvec![out])
     },
-    derivative: Derivative::Rule(|it| smallvec![Some(cast(it.cotangent(), it.inputs[0].dtype()))]),
-    finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Derived,
     lowering: Lowering::Map(|attrs, body, v| body.cast(v[0], CastAttrs::of(attrs).to())),
     samples: || vec![Sample::new([SampleInput::f32(&[3, 5], -9.0, 9.0)]).attrs(CastAttrs::attrs(DType::F64))],
+    transforms: &TransformRules {
+        derivative: Derivative::Rule(|it| smallvec![Some(cast(it.cotangent(), it.inputs[0].dtype()))]),
+        finite_derivatives: true,
+        batching: Batching::Derived,
+        body: None,
+    },
 };
 
 /// Converts `x` to another dtype.

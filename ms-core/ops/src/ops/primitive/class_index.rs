@@ -1,8 +1,8 @@
 //! `class_index`: checked class indices.
 
-use super::gather::check_index;
 use crate::ops::core::checked::evaluate;
-use crate::ops::{Batching, Derivative, Effects, Extent, Lowering, OpDef, Sample, SampleInput};
+use crate::ops::core::indices::check_index;
+use crate::ops::{Batching, Derivative, Effects, Extent, Lowering, OpDef, Sample, SampleInput, TransformRules};
 use crate::tensor::{Attrs, DType, Dim, OpInfo, Tensor, apply1};
 use ms_ir::error::{Code, Error, Result};
 use smallvec::smallvec;
@@ -18,10 +18,7 @@ pub static CLASS_INDEX: OpDef = OpDef {
     info: OpInfo { number: 387, name: "class_index", attrs: ClassIndexAttrs::DECLARED },
     infer: |_, inputs| check_index(inputs[0]).map(|()| smallvec![inputs[0].clone()]),
     eval: |attrs, inputs| evaluate(check_classes, attrs, inputs),
-    derivative: Derivative::Zero,
-    finite_derivatives: true,
     effects: Effects::REFUSES,
-    batching: Batching::Rule(|it| it.apply(it.attrs, it.inputs)),
     lowering: Lowering::Check(check_classes),
     samples: || {
         let of = |dtype: DType, shape: &[usize], ignored: &[i64], lowest: f64| {
@@ -29,6 +26,12 @@ pub static CLASS_INDEX: OpDef = OpDef {
             Sample::new([SampleInput::of(dtype, shape, lowest, 3.0)]).attrs(attrs)
         };
         vec![of(DType::I64, &[5], &[], 0.0), of(DType::I32, &[2, 3], &[-1], -1.0), of(DType::U8, &[], &[], 0.0)]
+    },
+    transforms: &TransformRules {
+        derivative: Derivative::Zero,
+        finite_derivatives: true,
+        batching: Batching::Rule(|it| it.apply(it.attrs, it.inputs)),
+        body: None,
     },
 };
 

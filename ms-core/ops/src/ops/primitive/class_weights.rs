@@ -1,7 +1,7 @@
 //! `class_weights`: checked class weights for sampling.
 
 use crate::ops::core::checked::evaluate;
-use crate::ops::{Batching, Derivative, Effects, Extent, Lowering, OpDef, Sample, SampleInput};
+use crate::ops::{Batching, Derivative, Effects, Extent, Lowering, OpDef, Sample, SampleInput, TransformRules};
 use crate::tensor::{Attrs, DType, Dim, Element, OpInfo, Tensor, apply1};
 use bytemuck::Pod;
 use ms_ir::error::{Code, Error, Result};
@@ -32,10 +32,7 @@ pub static CLASS_WEIGHTS: OpDef = OpDef {
         Ok(smallvec![inputs[0].clone()])
     },
     eval: |attrs, inputs| evaluate(check_weights, attrs, inputs),
-    derivative: Derivative::Zero,
-    finite_derivatives: true,
     effects: Effects::REFUSES,
-    batching: Batching::Rule(|it| it.apply(it.attrs, it.inputs)),
     lowering: Lowering::Check(check_weights),
     samples: || {
         let of = |shape: &[usize], lowest: f64, possible: i64, logits: bool| {
@@ -43,6 +40,12 @@ pub static CLASS_WEIGHTS: OpDef = OpDef {
             Sample::new([SampleInput::f32(shape, lowest, 2.0)]).attrs(attrs)
         };
         vec![of(&[3], 0.5, 1, false), of(&[2, 3], 0.5, 3, false), of(&[2, 2, 3], -2.0, 2, true)]
+    },
+    transforms: &TransformRules {
+        derivative: Derivative::Zero,
+        finite_derivatives: true,
+        batching: Batching::Rule(|it| it.apply(it.attrs, it.inputs)),
+        body: None,
     },
 };
 

@@ -3,8 +3,8 @@
 use super::slice::narrow;
 use crate::ops::core::axis::{named, refusal, stored_axis};
 use crate::ops::{
-    AxisAttrs, Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, Slices, expand_dims,
-    normalize_axis, reshape,
+    AxisAttrs, Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, Slices, TransformRules,
+    expand_dims, normalize_axis, reshape,
 };
 use crate::tensor::{Array, AsTensor, Attrs, Dim, Layout, OpInfo, Tensor, Type, apply1, try_room};
 use ms_ir::error::{Code, Error, OrRaise, Result, called, raise};
@@ -47,19 +47,7 @@ pub static CONCAT: OpDef = OpDef {
         }
         Ok(smallvec![out])
     },
-    derivative: Derivative::Rule(|it| {
-        let axis = AxisAttrs::of(it.attrs).axis();
-        let mut start = Dim::new(0);
-        let mut part = |(x, &needed): (&Tensor, &bool)| {
-            let (from, size) = (start, x.dims()[axis]);
-            start = start + size;
-            needed.then(|| narrow(it.cotangent(), axis, from, size))
-        };
-        it.inputs.iter().zip(it.needs).map(&mut part).collect()
-    }),
-    finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Rule(|it| it.apply(&it.shifted("axis"), &it.spread_all())),
     lowering: Lowering::Slices(slices),
     samples: || {
         let of = |axis: usize, shapes: &[&[usize]]| {
@@ -67,6 +55,21 @@ pub static CONCAT: OpDef = OpDef {
             Sample::new(inputs).attrs(AxisAttrs::attrs(axis))
         };
         vec![of(0, &[&[2, 3], &[4, 3]]), of(1, &[&[2, 3], &[2, 0], &[2, 1]]), of(0, &[&[3]])]
+    },
+    transforms: &TransformRules {
+        derivative: Derivative::Rule(|it| {
+            let axis = AxisAttrs::of(it.attrs).axis();
+            let mut start = Dim::new(0);
+            let mut part = |(x, &needed): (&Tensor, &bool)| {
+                let (from, size) = (start, x.dims()[axis]);
+                start = start + size;
+                needed.then(|| narrow(it.cotangent(), axis, from, size))
+            };
+            it.inputs.iter().zip(it.needs).map(&mut part).collect()
+        }),
+        finite_derivatives: true,
+        batching: Batching::Rule(|it| it.apply(&it.shifted("axis"), &it.spread_all())),
+        body: None,
     },
 };
 

@@ -1,6 +1,6 @@
 //! `constant`: constant data.
 
-use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, definition};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, TransformRules, definition};
 use crate::tensor::{Array, DType, Literal, OpInfo, Scalar, Tensor, Type, apply1};
 use ms_ir::Node;
 use smallvec::smallvec;
@@ -19,15 +19,18 @@ pub static CONSTANT: OpDef = OpDef {
         Ok(smallvec![Type::of(literal.dtype(), literal.shape())])
     },
     eval: |attrs, _| Ok(smallvec![ConstantAttrs::of(attrs).value().to_array()]),
-    derivative: Derivative::Zero,
-    finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Derived,
     lowering: Lowering::Constant(|attrs| ConstantAttrs::of(attrs).value()),
     samples: || {
         let array = Array::full(&[2, 3], Scalar::Float(1.5), DType::F32);
         let literal = Literal::from_array(&array).expect("it is in memory of the host");
         vec![Sample::new([]).attrs(ConstantAttrs::attrs(literal))]
+    },
+    transforms: &TransformRules {
+        derivative: Derivative::Zero,
+        finite_derivatives: true,
+        batching: Batching::Derived,
+        body: None,
     },
 };
 

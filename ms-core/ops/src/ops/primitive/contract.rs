@@ -1,7 +1,7 @@
 //! `contract`: sums of products over axes of two operands.
 
 use crate::ops::primitive::matmul::products;
-use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, add, permute};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, TransformRules, add, permute};
 use crate::tensor::{Attrs, OpInfo, Tensor, Type, apply1};
 use ms_ir::ContractionRanks;
 use ms_ir::error::{Code, Error};
@@ -44,25 +44,7 @@ pub static CONTRACT: OpDef = OpDef {
         let sizes = [size(&a.shape()[batch..m]), size(&a.shape()[m..]), size(&b.shape()[n..])];
         Ok(smallvec![products(a, b, &shape, sizes)?])
     },
-    derivative: Derivative::Rule(|it| {
-        let (g, a, b) = (it.cotangent(), &it.inputs[0], &it.inputs[1]);
-        let ContractionRanks { batch, k } = ranks(it.attrs);
-        let (rows, columns) = (a.rank() - batch - k, b.rank() - batch - k);
-        smallvec![
-            it.needs[0].then(|| contract(g, &swapped(b, batch, k), batch, columns)),
-            it.needs[1].then(|| contract(&swapped(a, batch, rows), g, batch, rows)),
-        ]
-    }),
-    finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Rule(|lanes| {
-        let ContractionRanks { batch, k } = ranks(lanes.attrs);
-        if lanes.mapped == [true, false] && batch == 0 {
-            // Lanes become rows.
-            return lanes.apply(lanes.attrs, lanes.inputs);
-        }
-        lanes.apply(&ContractAttrs::attrs(batch + 1, k), &[lanes.spread(0), lanes.spread(1)])
-    }),
     lowering: Lowering::Contraction(|attrs, _| ranks(attrs)),
     samples: || {
         let of = |a: &[usize], b: &[usize], batch: usize, summed: usize| {
@@ -75,6 +57,27 @@ pub static CONTRACT: OpDef = OpDef {
             of(&[3, 2, 4], &[3, 2, 4], 2, 1),
             of(&[3], &[2, 2], 0, 0),
         ]
+    },
+    transforms: &TransformRules {
+        derivative: Derivative::Rule(|it| {
+            let (g, a, b) = (it.cotangent(), &it.inputs[0], &it.inputs[1]);
+            let ContractionRanks { batch, k } = ranks(it.attrs);
+            let (rows, columns) = (a.rank() - batch - k, b.rank() - batch - k);
+            smallvec![
+                it.needs[0].then(|| contract(g, &swapped(b, batch, k), batch, columns)),
+                it.needs[1].then(|| contract(&swapped(a, batch, rows), g, batch, rows)),
+            ]
+        }),
+        finite_derivatives: true,
+        batching: Batching::Rule(|lanes| {
+            let ContractionRanks { batch, k } = ranks(lanes.attrs);
+            if lanes.mapped == [true, false] && batch == 0 {
+                // Lanes become rows.
+                return lanes.apply(lanes.attrs, lanes.inputs);
+            }
+            lanes.apply(&ContractAttrs::attrs(batch + 1, k), &[lanes.spread(0), lanes.spread(1)])
+        }),
+        body: None,
     },
 };
 

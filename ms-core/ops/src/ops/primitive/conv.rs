@@ -3,43 +3,22 @@
 //! The three primitives are the three contractions of one trilinear form, so they are closed under derivatives of any
 //! order.
 
-use super::gather::check_dtypes;
+pub use super::window::attributes::ConvAttrs;
+pub(in crate::ops) use super::window::attributes::ConvGradAttrs;
+use super::window::attributes::{conv_attrs, with_sizes};
 use super::window::geometry::{Geometry, check_gradient, output_dims};
-use super::window::{MOST_DILATED, PerAxis, Window};
+use super::window::{PerAxis, Window};
 use super::window::{lanes, taps};
 use crate::ops::core::axis::const_shape;
 use crate::ops::core::host::{narrow_floats, wide_floats};
+use crate::ops::core::indices::check_dtypes;
 use crate::ops::{
-    Batching, ConvGeometry, ConvResult, Derivative, Effects, Extent, ImageForm, ImageRule, Lowering, OpDef, Sample,
-    SampleInput,
+    Batching, ConvGeometry, ConvResult, Derivative, Effects, ImageForm, ImageRule, Lowering, OpBody, OpDef, Sample,
+    SampleInput, TransformRules,
 };
-use crate::tensor::{
-    Array, AttrRange, Attrs, DType, Dim, Dims, IntoDims, Layout, OpInfo, Shape, Tensor, Type, apply1, filled,
-};
+use crate::tensor::{Array, Attrs, DType, Dim, Dims, IntoDims, Layout, OpInfo, Shape, Tensor, Type, apply1, filled};
 use ms_ir::error::{Code, Error, Result};
 use smallvec::smallvec;
-attributes! {
-    /// The attributes of [`CONV`]; the attributes of its gradients begin with them.
-    pub struct ConvAttrs {
-        stride: [i64] where 0..=AttrRange::FACTOR,
-        dilation: [i64] where 0..=MOST_DILATED,
-        before: [i64] where 0..=AttrRange::FACTOR,
-        after: [i64] where 0..=AttrRange::FACTOR,
-        groups: usize,
-    }
-}
-
-attributes! {
-    /// The attributes of the gradients of [`CONV`], which also have the spatial sizes of the result.
-    pub(in crate::ops) struct ConvGradAttrs {
-        stride: [i64] where 0..=AttrRange::FACTOR,
-        dilation: [i64] where 0..=MOST_DILATED,
-        before: [i64] where 0..=AttrRange::FACTOR,
-        after: [i64] where 0..=AttrRange::FACTOR,
-        groups: usize,
-        sizes: [Extent] where 0..=i64::MAX,
-    }
-}
 
 /// Computes the cross-correlation of `[n, c, spatial..]` with weights `[o, c / groups, kernel..]`: `[n, o, spatial..]`.
 /// Terms are added in the order of channels and taps (`docs/numerics.md`).
@@ -63,23 +42,11 @@ pub static CONV: OpDef = OpDef {
         });
         Ok(smallvec![narrow_floats(&out, &geometry.output_shape, x.dtype())])
     },
-    derivative: Derivative::Rule(|it| {
-        let (g, x, w) = (it.cotangent(), &it.inputs[0], &it.inputs[1]);
-        smallvec![
-            it.needs[0].then(|| input_grad(it.attrs, g, w, &x.dims()[2..])),
-            it.needs[1].then(|| weight_grad(it.attrs, x, g, &w.dims()[2..])),
-        ]
-    }),
-    finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Rule(lanes::forward),
     lowering: Lowering::OfImages(ImageRule {
         operands: &[0],
         result: true,
-        form: ImageForm::Convolution {
-            geometry: |attrs, inputs| geometry(attrs, ConvResult::Output, &inputs[1].dims[2..]),
-            body: taps::forward,
-        },
+        form: ImageForm::Convolution(|attrs, inputs| geometry(attrs, ConvResult::Output, &inputs[1].dims[2..])),
     }),
     samples: || {
         SAMPLES
@@ -88,6 +55,18 @@ pub static CONV: OpDef = OpDef {
                 Sample::new([SampleInput::f32(it.x, -1.0, 1.0), SampleInput::f32(it.w, -1.0, 1.0)]).attrs(it.attrs(&[]))
             })
             .collect()
+    },
+    transforms: &TransformRules {
+        derivative: Derivative::Rule(|it| {
+            let (g, x, w) = (it.cotangent(), &it.inputs[0], &it.inputs[1]);
+            smallvec![
+                it.needs[0].then(|| input_grad(it.attrs, g, w, &x.dims()[2..])),
+                it.needs[1].then(|| weight_grad(it.attrs, x, g, &w.dims()[2..])),
+            ]
+        }),
+        finite_derivatives: true,
+        batching: Batching::Rule(lanes::forward),
+        body: Some(OpBody::Image(taps::forward)),
     },
 };
 
@@ -126,23 +105,11 @@ pub static CONV_INPUT_GRAD: OpDef = OpDef {
         }
         Ok(smallvec![narrow_floats(&out, &geometry.input_shape, g.dtype())])
     },
-    derivative: Derivative::Rule(|it| {
-        let (h, g, w) = (it.cotangent(), &it.inputs[0], &it.inputs[1]);
-        smallvec![
-            it.needs[0].then(|| conv_of(it.attrs, h, w)),
-            it.needs[1].then(|| weight_grad(it.attrs, h, g, &w.dims()[2..])),
-        ]
-    }),
-    finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Rule(lanes::input_grad),
     lowering: Lowering::OfImages(ImageRule {
         operands: &[0],
         result: true,
-        form: ImageForm::Convolution {
-            geometry: |attrs, inputs| geometry(attrs, ConvResult::InputGradient, &inputs[1].dims[2..]),
-            body: taps::input_grad,
-        },
+        form: ImageForm::Convolution(|attrs, inputs| geometry(attrs, ConvResult::InputGradient, &inputs[1].dims[2..])),
     }),
     samples: || {
         SAMPLES
@@ -152,6 +119,18 @@ pub static CONV_INPUT_GRAD: OpDef = OpDef {
                     .attrs(it.attrs(&it.x[2..]))
             })
             .collect()
+    },
+    transforms: &TransformRules {
+        derivative: Derivative::Rule(|it| {
+            let (h, g, w) = (it.cotangent(), &it.inputs[0], &it.inputs[1]);
+            smallvec![
+                it.needs[0].then(|| conv_of(it.attrs, h, w)),
+                it.needs[1].then(|| weight_grad(it.attrs, h, g, &w.dims()[2..])),
+            ]
+        }),
+        finite_derivatives: true,
+        batching: Batching::Rule(lanes::input_grad),
+        body: Some(OpBody::Image(taps::input_grad)),
     },
 };
 
@@ -181,23 +160,13 @@ pub static CONV_WEIGHT_GRAD: OpDef = OpDef {
         });
         Ok(smallvec![narrow_floats(&out, &geometry.weight_shape, x.dtype())])
     },
-    derivative: Derivative::Rule(|it| {
-        let (v, x, g) = (it.cotangent(), &it.inputs[0], &it.inputs[1]);
-        smallvec![
-            it.needs[0].then(|| input_grad(it.attrs, g, v, &x.dims()[2..])),
-            it.needs[1].then(|| conv_of(it.attrs, x, v)),
-        ]
-    }),
-    finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Rule(lanes::weight_grad),
     lowering: Lowering::OfImages(ImageRule {
         operands: &[0, 1],
         result: false,
-        form: ImageForm::Convolution {
-            geometry: |attrs, _| geometry(attrs, ConvResult::WeightGradient, &ConvGradAttrs::of(attrs).sizes().dims()),
-            body: taps::weight_grad,
-        },
+        form: ImageForm::Convolution(|attrs, _| {
+            geometry(attrs, ConvResult::WeightGradient, &ConvGradAttrs::of(attrs).sizes().dims())
+        }),
     }),
     samples: || {
         SAMPLES
@@ -207,6 +176,18 @@ pub static CONV_WEIGHT_GRAD: OpDef = OpDef {
                     .attrs(it.attrs(&it.w[2..]))
             })
             .collect()
+    },
+    transforms: &TransformRules {
+        derivative: Derivative::Rule(|it| {
+            let (v, x, g) = (it.cotangent(), &it.inputs[0], &it.inputs[1]);
+            smallvec![
+                it.needs[0].then(|| input_grad(it.attrs, g, v, &x.dims()[2..])),
+                it.needs[1].then(|| conv_of(it.attrs, x, v)),
+            ]
+        }),
+        finite_derivatives: true,
+        batching: Batching::Rule(lanes::weight_grad),
+        body: Some(OpBody::Image(taps::weight_grad)),
     },
 };
 
@@ -248,36 +229,6 @@ impl ConvSample {
         };
         conv_attrs(&window, self.groups, &sizes.into_dims())
     }
-}
-
-pub(in crate::ops) fn conv_attrs(window: &Window, groups: usize, sizes: &[Dim]) -> Attrs {
-    let Window { stride, dilation, before, after } = window;
-    match sizes {
-        [] => ConvAttrs::attrs(&**stride, &**dilation, &**before, &**after, groups),
-        sizes => ConvGradAttrs::attrs(&**stride, &**dilation, &**before, &**after, groups, sizes),
-    }
-}
-
-impl ConvAttrs<'_> {
-    /// Returns the windows.
-    pub fn window(self) -> Window {
-        Window {
-            stride: self.stride().sizes(),
-            dilation: self.dilation().sizes(),
-            before: self.before().sizes(),
-            after: self.after().sizes(),
-        }
-    }
-}
-
-/// Converts the attributes of one of the three ops to attributes of another.
-fn with_sizes(attrs: &Attrs, sizes: &[Dim]) -> Attrs {
-    with_groups(attrs, ConvAttrs::of(attrs).groups(), sizes)
-}
-
-/// Converts like [`with_sizes`], with another number of groups.
-pub(in crate::ops) fn with_groups(attrs: &Attrs, groups: usize, sizes: &[Dim]) -> Attrs {
-    conv_attrs(&ConvAttrs::of(attrs).window(), groups, sizes)
 }
 
 #[track_caller]

@@ -7,7 +7,8 @@ use crate::ops::core::factors::Factors;
 use crate::ops::core::host::{Axis, dense, elements};
 use crate::ops::core::wide::{Inner, run_rule};
 use crate::ops::{
-    Batching, Cotangents, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, Types, Vjp, normalize_axis,
+    Batching, Cotangents, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, TransformRules, Types, Vjp,
+    normalize_axis,
 };
 use crate::tensor::{Array, AsTensor, Attrs, DType, Element, OpInfo, Scalar, Tensor, Type, apply1};
 use ms_ir::error::{Code, Error, Result, called};
@@ -24,16 +25,19 @@ pub static CUMSUM: OpDef = OpDef {
     info: OpInfo { number: 330, name: "cumsum", attrs: CumulativeAttrs::DECLARED },
     infer,
     eval: |attrs, inputs| Ok(smallvec![running(attrs, inputs[0], Scalar::Int(0), |a, b| a + b, |a, b| a + b)?]),
-    derivative: Derivative::Rule(|it| {
-        let at = CumulativeAttrs::of(it.attrs);
-        let (axis, exclusive, reverse) = (at.axis() as isize, at.exclusive(), at.reverse());
-        smallvec![Some(cumsum_of(it.cotangent(), axis, exclusive, !reverse))]
-    }),
-    finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Rule(|it| it.apply(&it.shifted("axis"), it.inputs)),
     lowering: Lowering::Library,
     samples,
+    transforms: &TransformRules {
+        derivative: Derivative::Rule(|it| {
+            let at = CumulativeAttrs::of(it.attrs);
+            let (axis, exclusive, reverse) = (at.axis() as isize, at.exclusive(), at.reverse());
+            smallvec![Some(cumsum_of(it.cotangent(), axis, exclusive, !reverse))]
+        }),
+        finite_derivatives: true,
+        batching: Batching::Rule(|it| it.apply(&it.shifted("axis"), it.inputs)),
+        body: None,
+    },
 };
 
 /// Returns the cumulative products along `axis`; exclusive if `exclusive` is set, and from the end if `reverse` is set.
@@ -41,12 +45,15 @@ pub static CUMPROD: OpDef = OpDef {
     info: OpInfo { number: 331, name: "cumprod", attrs: CumulativeAttrs::DECLARED },
     infer,
     eval: |attrs, inputs| Ok(smallvec![running(attrs, inputs[0], Scalar::Int(1), |a, b| a * b, i128::wrapping_mul)?]),
-    derivative: Derivative::Rule(|it| run_rule(product_gradient, Inner::DEFAULT, it)),
-    finite_derivatives: false,
     effects: Effects::NONE,
-    batching: Batching::Rule(|it| it.apply(&it.shifted("axis"), it.inputs)),
     lowering: Lowering::Library,
     samples,
+    transforms: &TransformRules {
+        derivative: Derivative::Rule(|it| run_rule(product_gradient, Inner::DEFAULT, it)),
+        finite_derivatives: false,
+        batching: Batching::Rule(|it| it.apply(&it.shifted("axis"), it.inputs)),
+        body: None,
+    },
 };
 
 /// Returns the gradient of each factor: the sum of the products of the other factors over the results that contain it.

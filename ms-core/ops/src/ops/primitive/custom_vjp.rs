@@ -1,10 +1,11 @@
 //! `custom_vjp`: a region with a custom derivative.
 
 use crate::ops::core::regions::{check_operands, output_types};
-use crate::ops::{Batching, Control, Derivative, Effects, Lowering, OpDef, RegionRule, evaluate_graph};
+use crate::ops::{
+    Batching, Control, CustomVjp, Derivative, Effects, Lowering, OpDef, RegionRule, TransformRules, evaluate_graph,
+};
 use crate::tensor::{Attrs, OpInfo, Type};
 use ms_ir::error::{Code, Error};
-use std::ops::Range;
 
 fn refuse(message: &str) -> Error {
     Error::new(Code::Argument, message).with_op("custom_vjp")
@@ -24,15 +25,12 @@ pub static CUSTOM_VJP: OpDef = OpDef {
     info: OpInfo { number: 706, name: "custom_vjp", attrs: CustomVjpAttrs::DECLARED },
     infer: |_, _| Err(refuse("the types are those of the graph that has the derivative")),
     eval: |_, _| Err(refuse("it is evaluated with the graph that has the derivative")),
-    derivative: Derivative::None("its derivative is its second graph"),
-    finite_derivatives: false,
     effects: Effects::REGIONS,
-    batching: Batching::Derived,
     lowering: Lowering::Regions(RegionRule {
         count: 2,
-        control: |attrs| Control::CustomVjp(CustomVjp::of(attrs)),
+        control: |attrs| Control::CustomVjp(partition(attrs)),
         infer: |attrs, regions, inputs| {
-            let at = CustomVjp::of(attrs);
+            let at = partition(attrs);
             let own = inputs.get(..at.captured).ok_or_else(|| refuse("an operand is missing"))?;
             check_operands(&regions[0], own)?;
             let results: Vec<&Type> = output_types(&regions[0]).collect();
@@ -53,9 +51,15 @@ pub static CUSTOM_VJP: OpDef = OpDef {
             }
             Ok(results.into_iter().cloned().collect())
         },
-        eval: |attrs, regions, inputs| Ok(evaluate_graph(&regions[0], &inputs[..CustomVjp::of(attrs).captured])?.into()),
+        eval: |attrs, regions, inputs| Ok(evaluate_graph(&regions[0], &inputs[..partition(attrs).captured])?.into()),
     }),
     samples: Vec::new,
+    transforms: &TransformRules {
+        derivative: Derivative::None("its derivative is its second graph"),
+        finite_derivatives: false,
+        batching: Batching::Derived,
+        body: None,
+    },
 };
 
 attributes! {
@@ -63,38 +67,13 @@ attributes! {
     struct CustomVjpAttrs { targets: usize, captured: usize, results: usize, slots: usize }
 }
 
-/// The partition of the operands and results of a [`CUSTOM_VJP`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CustomVjp {
-    /// The number of operands with gradients.
-    pub targets: usize,
-    /// The end of the operands of region 0.
-    pub captured: usize,
-    /// The number of results with gradients.
-    pub results: usize,
-    /// The number of backward slots that are threaded through.
-    pub slots: usize,
+/// Reads the partition from a node's attributes.
+fn partition(attrs: &Attrs) -> CustomVjp {
+    let it = CustomVjpAttrs::of(attrs);
+    let (targets, slots) = (it.targets(), it.slots());
+    CustomVjp { targets, captured: targets + slots + it.captured(), results: it.results(), slots }
 }
 
-impl CustomVjp {
-    /// Reads the partition from a node's attributes.
-    pub(in crate::ops) fn of(attrs: &Attrs) -> Self {
-        let it = CustomVjpAttrs::of(attrs);
-        let (targets, slots) = (it.targets(), it.slots());
-        Self { targets, captured: targets + slots + it.captured(), results: it.results(), slots }
-    }
-
-    pub(in crate::ops) fn attrs(&self) -> Attrs {
-        CustomVjpAttrs::attrs(self.targets, self.captured - self.gradients(), self.results, self.slots)
-    }
-
-    /// Returns the number of gradients that region 1 returns: one for each target and each slot.
-    pub fn gradients(&self) -> usize {
-        self.targets + self.slots
-    }
-
-    /// Returns the results that are backward slots.
-    pub fn slot_results(&self) -> Range<usize> {
-        self.results..self.results + self.slots
-    }
+pub(in crate::ops) fn attrs(at: &CustomVjp) -> Attrs {
+    CustomVjpAttrs::attrs(at.targets, at.captured - at.gradients(), at.results, at.slots)
 }

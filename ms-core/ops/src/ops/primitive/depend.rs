@@ -1,6 +1,6 @@
 //! `depend`: a control dependency.
 
-use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, TransformRules};
 use crate::tensor::{AsTensor, Attrs, DispatchMode, OpInfo, Tensor, apply1, dispatch_mode};
 use smallvec::smallvec;
 
@@ -9,12 +9,15 @@ pub static DEPEND: OpDef = OpDef {
     info: OpInfo { number: 732, name: "depend", attrs: &[] },
     infer: |_, inputs| Ok(smallvec![inputs[0].clone()]),
     eval: |_, inputs| Ok(smallvec![inputs[0].on_host()?.to_contiguous()]),
-    derivative: Derivative::Rule(|it| smallvec![Some(it.cotangent().clone()), None]),
-    finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Rule(|it| it.apply(it.attrs, &[it.spread(0), it.inputs[1].clone()])),
     lowering: Lowering::Library,
     samples: || vec![Sample::new([SampleInput::f32(&[2, 3], -1.0, 1.0), SampleInput::f32(&[2], -1.0, 1.0)])],
+    transforms: &TransformRules {
+        derivative: Derivative::Rule(|it| smallvec![Some(it.cotangent().clone()), None]),
+        finite_derivatives: true,
+        batching: Batching::Rule(|it| it.apply(it.attrs, &[it.spread(0), it.inputs[1].clone()])),
+        body: None,
+    },
 };
 
 /// Returns `value`, once `on` has been computed: uses of the result run after `on`. Gradients pass through to `value`.

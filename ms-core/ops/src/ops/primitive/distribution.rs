@@ -9,8 +9,8 @@ use ms_ir::body::body as formula;
 use crate::ops::core::philox::{Stream, high_product, wide_word, word};
 use crate::ops::core::rules::{Interval, check_interval};
 use crate::ops::{
-    Arrays, BatchedCall, Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, Types, add, concat,
-    full_of, iota, mul,
+    Arrays, BatchedCall, Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, TransformRules, Types,
+    add, concat, full_of, iota, mul,
 };
 use crate::tensor::{Array, Attr, Attrs, DType, Dim, Dims, Element, OpInfo, Outputs, Scalar, Type};
 use ms_ir::error::{Code, Error, Result};
@@ -52,15 +52,18 @@ pub static RANDOM_BITS: OpDef = OpDef {
         DType::U32 => fill::<u32>(attrs, &mut stream(inputs[0])?.words()),
         _ => fill::<u64>(attrs, &mut stream(inputs[0])?.wide_words()),
     },
-    derivative: Derivative::Zero,
-    finite_derivatives: true,
     effects: Effects::RANDOM,
-    batching: Batching::Rule(drawn_apart),
     lowering: Lowering::Position(|attrs, body, values| match BitsAttrs::of(attrs).dtype() {
         DType::U32 => formula(body, values, |it| word(it).cast(DType::U32)),
         _ => formula(body, values, wide_word),
     }),
     samples: || samples(DType::U64, []),
+    transforms: &TransformRules {
+        derivative: Derivative::Zero,
+        finite_derivatives: true,
+        batching: Batching::Rule(drawn_apart),
+        body: None,
+    },
 };
 
 /// Draws uniform floats from `low` (inclusive) to `high` (exclusive).
@@ -103,10 +106,7 @@ pub static RANDOM_UNIFORM: OpDef = OpDef {
             }
         })
     },
-    derivative: Derivative::Zero,
-    finite_derivatives: true,
     effects: Effects::RANDOM,
-    batching: Batching::Rule(drawn_apart),
     lowering: Lowering::Position(|attrs, body, values| {
         let it = UniformAttrs::of(attrs);
         let (dtype, low, range) = (it.dtype(), it.low(), it.high() - it.low());
@@ -130,6 +130,12 @@ pub static RANDOM_UNIFORM: OpDef = OpDef {
         })
     }),
     samples: || samples(DType::F32, [(-1.0).into(), 2.0.into()]),
+    transforms: &TransformRules {
+        derivative: Derivative::Zero,
+        finite_derivatives: true,
+        batching: Batching::Rule(drawn_apart),
+        body: None,
+    },
 };
 
 /// Draws normal floats with a mean and a standard deviation. The method is Box and Muller's in f64 (A note on the
@@ -171,12 +177,15 @@ pub static RANDOM_NORMAL: OpDef = OpDef {
             }
         })
     },
-    derivative: Derivative::Zero,
-    finite_derivatives: true,
     effects: Effects::RANDOM,
-    batching: Batching::Rule(drawn_apart),
     lowering: Lowering::Library,
     samples: || samples(DType::F32, [1.0.into(), 0.5.into()]),
+    transforms: &TransformRules {
+        derivative: Derivative::Zero,
+        finite_derivatives: true,
+        batching: Batching::Rule(drawn_apart),
+        body: None,
+    },
 };
 
 /// Draws uniform integers from `low` (inclusive) to `high` (exclusive).
@@ -203,10 +212,7 @@ pub static RANDOM_INTEGERS: OpDef = OpDef {
             fill(attrs, &mut stream(inputs[0])?.wide_words().map(|it| T::from_scalar(Scalar::Int(place(it)))))
         })
     },
-    derivative: Derivative::Zero,
-    finite_derivatives: true,
     effects: Effects::RANDOM,
-    batching: Batching::Rule(drawn_apart),
     lowering: Lowering::Position(|attrs, body, values| {
         let it = IntegersAttrs::of(attrs);
         let (dtype, low, high) = (it.dtype(), it.low(), it.high());
@@ -214,6 +220,12 @@ pub static RANDOM_INTEGERS: OpDef = OpDef {
         formula(body, values, |it| (high_product(wide_word(it), range).cast(DType::I64) + low).cast(dtype))
     }),
     samples: || samples(DType::I64, [(-3i64).into(), 9i64.into()]),
+    transforms: &TransformRules {
+        derivative: Derivative::Zero,
+        finite_derivatives: true,
+        batching: Batching::Rule(drawn_apart),
+        body: None,
+    },
 };
 
 /// Draws bools that are true with a given probability.
@@ -230,15 +242,18 @@ pub static RANDOM_BERNOULLI: OpDef = OpDef {
         let below = threshold(attrs);
         fill(attrs, &mut stream(inputs[0])?.words().map(|it| (it as u64) < below))
     },
-    derivative: Derivative::Zero,
-    finite_derivatives: true,
     effects: Effects::RANDOM,
-    batching: Batching::Rule(drawn_apart),
     lowering: Lowering::Position(|attrs, body, values| {
         let below = threshold(attrs) as i64;
         formula(body, values, |it| word(it).cast(DType::I64).lt(below))
     }),
     samples: || samples(DType::Bool, [0.25.into()]),
+    transforms: &TransformRules {
+        derivative: Derivative::Zero,
+        finite_derivatives: true,
+        batching: Batching::Rule(drawn_apart),
+        body: None,
+    },
 };
 
 /// Rounds a number to a float dtype.

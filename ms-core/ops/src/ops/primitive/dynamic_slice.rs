@@ -1,13 +1,13 @@
 //! `dynamic_update_slice`, an update of adjacent positions from a start that is a tensor, and `dynamic_slice`, which
 //! reads them.
 
-use super::gather::{check_dtypes, check_index};
 use crate::ops::core::axis::{named, stored_axis};
 use crate::ops::core::host::{dense, elements, parts};
+use crate::ops::core::indices::{check_dtypes, check_index};
 use crate::ops::core::rules::may_equal;
 use crate::ops::{
-    AxisAttrs, BatchedCall, Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, broadcast_to, cast,
-    expand_dims, gather, iota, normalize_axis, reshape, take_along_axis, zeros_like,
+    AxisAttrs, BatchedCall, Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, TransformRules,
+    broadcast_to, cast, expand_dims, gather, iota, normalize_axis, reshape, take_along_axis, zeros_like,
 };
 use crate::tensor::{AsTensor, DType, Dim, Dims, OpInfo, Outputs, Tensor, Type, apply1};
 use ms_ir::error::{Code, Error, OrRaise, Result, called};
@@ -44,16 +44,7 @@ pub static DYNAMIC_UPDATE_SLICE: OpDef = OpDef {
         });
         Ok(smallvec![out])
     },
-    derivative: Derivative::Rule(|it| {
-        let (g, value, start) = (it.cotangent(), &it.inputs[1], &it.inputs[2]);
-        let axis = AxisAttrs::of(it.attrs).axis();
-        let kept = it.needs[0].then(|| apply1(DYNAMIC_UPDATE_SLICE.op(), it.attrs, &[g, &zeros_like(value), start]));
-        let taken = it.needs[1].then(|| slice_from(g, start, value.dims()[axis], axis));
-        smallvec![kept, taken, None]
-    }),
-    finite_derivatives: true,
     effects: Effects::REFUSES,
-    batching: Batching::Rule(batched),
     lowering: Lowering::Update,
     samples: || {
         let of = |x: &[usize], start: &[usize], axis: usize, size: usize| {
@@ -69,6 +60,19 @@ pub static DYNAMIC_UPDATE_SLICE: OpDef = OpDef {
             of(&[2, 3, 6], &[2], 2, 1),
             of(&[2, 3, 4], &[2, 3], 2, 3),
         ]
+    },
+    transforms: &TransformRules {
+        derivative: Derivative::Rule(|it| {
+            let (g, value, start) = (it.cotangent(), &it.inputs[1], &it.inputs[2]);
+            let axis = AxisAttrs::of(it.attrs).axis();
+            let kept =
+                it.needs[0].then(|| apply1(DYNAMIC_UPDATE_SLICE.op(), it.attrs, &[g, &zeros_like(value), start]));
+            let taken = it.needs[1].then(|| slice_from(g, start, value.dims()[axis], axis));
+            smallvec![kept, taken, None]
+        }),
+        finite_derivatives: true,
+        batching: Batching::Rule(batched),
+        body: None,
     },
 };
 

@@ -1,6 +1,6 @@
 //! `eye`: ones on a diagonal.
 
-use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, TransformRules};
 use crate::tensor::{Array, DType, Dim, Element, OpInfo, Scalar, Tensor, Type, apply1};
 use ms_ir::error::called;
 use ms_ir::with_element;
@@ -34,10 +34,7 @@ pub static EYE: OpDef = OpDef {
         });
         Ok(smallvec![out])
     },
-    derivative: Derivative::Zero,
-    finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Derived,
     lowering: Lowering::Generate(|attrs, body, index, dtype| {
         let k = body.constant(EyeAttrs::of(attrs).k(), DType::I64);
         let diagonal = body.binary(BinaryOp::Add, index[0], k);
@@ -47,6 +44,12 @@ pub static EYE: OpDef = OpDef {
     samples: || {
         let of = |k: i64| Sample::new([]).attrs(EyeAttrs::attrs(3i64, 5i64, k, DType::F32));
         vec![of(0), of(1), of(-1)]
+    },
+    transforms: &TransformRules {
+        derivative: Derivative::Zero,
+        finite_derivatives: true,
+        batching: Batching::Derived,
+        body: None,
     },
 };
 

@@ -1,7 +1,7 @@
 //! Float status: whether any op had an infinite or NaN result.
 
 use crate::ops::core::host::dense;
-use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, TransformRules};
 use crate::tensor::{Array, Attrs, DType, DispatchMode, OpInfo, Parameter, SlotId, Tensor, apply1, dispatch_mode};
 use ms_ir::error::Result;
 use ms_ir::with_element;
@@ -18,12 +18,15 @@ macro_rules! status_op {
             info: OpInfo { number: $number, name: $text, attrs: &[] },
             infer: |_, inputs| Ok(smallvec![inputs[0].clone()]),
             eval: |_, inputs| Ok(smallvec![inputs[0].on_host()?.to_contiguous()]),
-            derivative: Derivative::Zero,
-            finite_derivatives: true,
             effects: Effects::WATCHES,
-            batching: Batching::Rule(|it| it.apply(it.attrs, it.inputs)),
             lowering: Lowering::View(|_, layout| Some(layout.clone())),
             samples: || vec![Sample::new([SampleInput::f32(&[STATUS_SIZE], 0.0, 0.0)])],
+            transforms: &TransformRules {
+                derivative: Derivative::Zero,
+                finite_derivatives: true,
+                batching: Batching::Rule(|it| it.apply(it.attrs, it.inputs)),
+                body: None,
+            },
         };
     };
 }

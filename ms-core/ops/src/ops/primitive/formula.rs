@@ -3,7 +3,9 @@
 use crate::ops::core::elementwise::evaluate;
 use crate::ops::core::formulas::{self, Dtypes, Formula, Kind};
 use crate::ops::core::rules::{broadcast_dims, sum_to};
-use crate::ops::{Batching, Cotangents, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, Types, Vjp, cast};
+use crate::ops::{
+    Batching, Cotangents, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, TransformRules, Types, Vjp, cast,
+};
 use crate::tensor::{Attrs, DType, OpInfo, Tensor, Type, apply1};
 use ms_ir::error::{Code, Error, Result};
 use smallvec::smallvec;
@@ -31,15 +33,18 @@ pub static FORMULA: OpDef = OpDef {
         let dtype = formula.kind().map_or(dtypes.float, |it| dtypes.dtype(it));
         evaluate(dtype, inputs, &|elements| formulas::evaluate(&formula, dtypes, elements))
     },
-    derivative: Derivative::Rule(pull),
-    finite_derivatives: false,
     effects: Effects::NONE,
-    batching: Batching::Derived,
     lowering: Lowering::Map(|attrs, builder, operands| {
         let formula = formula_of(attrs).expect("the type rule accepted it");
         formulas::lower(&formula, builder, operands)
     }),
     samples,
+    transforms: &TransformRules {
+        derivative: Derivative::Rule(pull),
+        finite_derivatives: false,
+        batching: Batching::Derived,
+        body: None,
+    },
 };
 
 fn formula_of(attrs: &Attrs) -> Result<Formula> {

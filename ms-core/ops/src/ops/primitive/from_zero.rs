@@ -1,8 +1,8 @@
 //! `from_zero`: positions checked to be nonnegative.
 
-use super::gather::check_index;
 use crate::ops::core::checked::{checked, evaluate};
-use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
+use crate::ops::core::indices::check_index;
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, TransformRules};
 use crate::tensor::{Attrs, DType, OpInfo, Tensor};
 use ms_ir::error::{Code, Error, Result};
 use smallvec::smallvec;
@@ -17,16 +17,19 @@ pub static FROM_ZERO: OpDef = OpDef {
     info: OpInfo { number: 389, name: "from_zero", attrs: FromZeroAttrs::DECLARED },
     infer: |_, inputs| check_index(inputs[0]).map(|()| smallvec![inputs[0].clone()]),
     eval: |attrs, inputs| evaluate(check_elements, attrs, inputs),
-    derivative: Derivative::Zero,
-    finite_derivatives: true,
     effects: Effects::REFUSES,
-    batching: Batching::Rule(|it| it.apply(it.attrs, it.inputs)),
     lowering: Lowering::Check(check_elements),
     samples: || {
         let of = |dtype: DType, shape: &[usize]| {
             Sample::new([SampleInput::of(dtype, shape, 0.0, 9.0)]).attrs(FromZeroAttrs::attrs("sample"))
         };
         vec![of(DType::I64, &[5]), of(DType::I32, &[2, 3]), of(DType::I8, &[])]
+    },
+    transforms: &TransformRules {
+        derivative: Derivative::Zero,
+        finite_derivatives: true,
+        batching: Batching::Rule(|it| it.apply(it.attrs, it.inputs)),
+        body: None,
     },
 };
 

@@ -1,6 +1,6 @@
 //! `full`: a tensor of one value.
 
-use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, constant_of};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, TransformRules, constant_of};
 use crate::tensor::{
     Array, Attrs, DType, Dim, Dims, IntoDims, Literal, Number, OpInfo, Scalar, Tensor, Type, apply1, own_scalar,
 };
@@ -28,10 +28,7 @@ pub static FULL: OpDef = OpDef {
         let it = FullAttrs::of(attrs);
         Ok(smallvec![Array::full(&it.shape().sizes(), value(attrs), it.value().dtype())])
     },
-    derivative: Derivative::Zero,
-    finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Derived,
     lowering: Lowering::Generate(|attrs, body, _, dtype| body.constant(value(attrs), dtype)),
     samples: || {
         let of = |value, dtype| FullAttrs::attrs(Literal::scalar(value, dtype), &[2usize, 3][..]);
@@ -39,6 +36,12 @@ pub static FULL: OpDef = OpDef {
             Sample::new([]).attrs(of(Scalar::Float(1.5), DType::F32)),
             Sample::new([]).attrs(of(Scalar::Int(-3), DType::I8)),
         ]
+    },
+    transforms: &TransformRules {
+        derivative: Derivative::Zero,
+        finite_derivatives: true,
+        batching: Batching::Derived,
+        body: None,
     },
 };
 

@@ -5,12 +5,14 @@ use super::from_zero::from_zero;
 use super::scatter::kept;
 use crate::ops::core::axis::{named, stored_axis};
 use crate::ops::core::host::{Axis, dense, elements, plus, positions, replace_axis};
+use crate::ops::core::indices::{check_dtypes, check_index};
 use crate::ops::core::rules::may_equal;
 use crate::ops::{
-    AxisAttrs, Batching, Derivative, Effects, Lowering, OpDef, Part, Sample, SampleInput, move_axis, reshape, wrapping,
+    AxisAttrs, Batching, Derivative, Effects, Lowering, OpDef, Part, Sample, SampleInput, TransformRules, move_axis,
+    reshape, wrapping,
 };
 use crate::tensor::{Array, AsTensor, DType, Dim, OpInfo, Tensor, Type, apply1, refused};
-use ms_ir::error::{Code, Error, Result, called};
+use ms_ir::error::{Code, Error, called};
 use ms_ir::with_element;
 use smallvec::smallvec;
 
@@ -45,28 +47,7 @@ pub static GATHER: OpDef = OpDef {
         });
         Ok(smallvec![out])
     },
-    derivative: Derivative::Read(|it| {
-        rows_read(&it.inputs[0], AxisAttrs::of(it.attrs).axis(), &it.inputs[1], it.cotangent())
-    }),
-    finite_derivatives: true,
     effects: Effects::REFUSES,
-    batching: Batching::Rule(|it| {
-        let axis = AxisAttrs::of(it.attrs).axis() as isize;
-        match it.mapped {
-            [true, false] => it.apply(&it.shifted("axis"), it.inputs),
-            [false, _] => Ok(smallvec![move_axis(it.apply(it.attrs, it.inputs)?.remove(0), axis, 0)]),
-            _ => {
-                let x = move_axis(&it.inputs[0], axis + 1, 1);
-                let picked = wrapping::gather_nd(x, it.places(1));
-                // The axes before the indexed one are after the axes of the index here.
-                let index = it.rank(1) as isize;
-                let front: Vec<isize> = (0..axis).map(|it| 1 + index + it).collect();
-                let back = 1 + index + axis..picked.rank() as isize;
-                let order = std::iter::once(0).chain(front).chain(1..=index).chain(back);
-                Ok(smallvec![crate::ops::permute(picked, order.collect::<Vec<_>>())])
-            }
-        }
-    }),
     lowering: Lowering::Gather(|attrs| AxisAttrs::of(attrs).axis()),
     samples: || {
         let of = |axis: usize, x: &[usize], index: &[usize]| {
@@ -75,6 +56,30 @@ pub static GATHER: OpDef = OpDef {
             Sample::new([SampleInput::f32(x, -2.0, 2.0), index]).attrs(AxisAttrs::attrs(axis))
         };
         vec![of(0, &[4, 3], &[5]), of(1, &[2, 5, 3], &[2, 2]), of(0, &[3], &[]), of(1, &[2, 3], &[0])]
+    },
+    transforms: &TransformRules {
+        derivative: Derivative::Read(|it| {
+            rows_read(&it.inputs[0], AxisAttrs::of(it.attrs).axis(), &it.inputs[1], it.cotangent())
+        }),
+        finite_derivatives: true,
+        batching: Batching::Rule(|it| {
+            let axis = AxisAttrs::of(it.attrs).axis() as isize;
+            match it.mapped {
+                [true, false] => it.apply(&it.shifted("axis"), it.inputs),
+                [false, _] => Ok(smallvec![move_axis(it.apply(it.attrs, it.inputs)?.remove(0), axis, 0)]),
+                _ => {
+                    let x = move_axis(&it.inputs[0], axis + 1, 1);
+                    let picked = wrapping::gather_nd(x, it.places(1));
+                    // The axes before the indexed one are after the axes of the index here.
+                    let index = it.rank(1) as isize;
+                    let front: Vec<isize> = (0..axis).map(|it| 1 + index + it).collect();
+                    let back = 1 + index + axis..picked.rank() as isize;
+                    let order = std::iter::once(0).chain(front).chain(1..=index).chain(back);
+                    Ok(smallvec![crate::ops::permute(picked, order.collect::<Vec<_>>())])
+                }
+            }
+        }),
+        body: None,
     },
 };
 
@@ -114,21 +119,7 @@ pub static INDEX_ADD: OpDef = OpDef {
         });
         Ok(smallvec![out])
     },
-    derivative: Derivative::Rule(|it| {
-        let g = it.cotangent();
-        let source = it.needs[2].then(|| apply1(GATHER.op(), it.attrs, &[g, &it.inputs[1]]));
-        smallvec![it.needs[0].then(|| kept(it, AxisAttrs::of(it.attrs).axis())), None, source]
-    }),
-    finite_derivatives: true,
     effects: Effects::REFUSES,
-    batching: Batching::Rule(|it| {
-        if !it.mapped[1] {
-            return it.apply(&it.shifted("axis"), &[it.spread(0), it.inputs[1].clone(), it.spread(2)]);
-        }
-        let axis = AxisAttrs::of(it.attrs).axis() as isize + 1;
-        let (x, source) = (move_axis(it.spread(0), axis, 1), move_axis(it.spread(2), axis, 1));
-        Ok(smallvec![move_axis(wrapping::scatter_nd_add(x, it.places(1), source), 1, axis)])
-    }),
     lowering: Lowering::Update,
     samples: || {
         let of = |axis: usize, x: &[usize], count: usize| {
@@ -139,6 +130,23 @@ pub static INDEX_ADD: OpDef = OpDef {
         };
         vec![of(0, &[4, 3], 6), of(1, &[2, 3, 2], 5)]
     },
+    transforms: &TransformRules {
+        derivative: Derivative::Rule(|it| {
+            let g = it.cotangent();
+            let source = it.needs[2].then(|| apply1(GATHER.op(), it.attrs, &[g, &it.inputs[1]]));
+            smallvec![it.needs[0].then(|| kept(it, AxisAttrs::of(it.attrs).axis())), None, source]
+        }),
+        finite_derivatives: true,
+        batching: Batching::Rule(|it| {
+            if !it.mapped[1] {
+                return it.apply(&it.shifted("axis"), &[it.spread(0), it.inputs[1].clone(), it.spread(2)]);
+            }
+            let axis = AxisAttrs::of(it.attrs).axis() as isize + 1;
+            let (x, source) = (move_axis(it.spread(0), axis, 1), move_axis(it.spread(2), axis, 1));
+            Ok(smallvec![move_axis(wrapping::scatter_nd_add(x, it.places(1), source), 1, axis)])
+        }),
+        body: None,
+    },
 };
 
 /// Returns the gradient of `x` from the gradients of its slices at the positions `index` along an axis.
@@ -146,28 +154,6 @@ pub(in crate::ops) fn rows_read(x: &Tensor, axis: usize, index: &Tensor, gradien
     let count: Dim = index.dims().into_iter().product();
     let source = reshape(gradient, replace_axis(&x.dims(), axis, &[count]));
     Part::rows(x, axis, reshape(index, [count]), &source)
-}
-
-/// Checks that a type can contain positions.
-///
-/// # Errors
-/// [`Code::DType`] unless the type is of integers.
-pub(in crate::ops) fn check_index(index: &Type) -> Result<()> {
-    if index.dtype.is_int() {
-        return Ok(());
-    }
-    Err(Error::new(Code::DType, format!("positions are integers, not {}", index.dtype)))
-}
-
-/// Checks that two operands have the same dtype.
-///
-/// # Errors
-/// [`Code::DType`] when the dtypes differ.
-pub(in crate::ops) fn check_dtypes(a: &Type, b: &Type) -> Result<()> {
-    if a.dtype == b.dtype {
-        return Ok(());
-    }
-    Err(Error::new(Code::DType, format!("dtypes {} and {} differ", a.dtype, b.dtype)))
 }
 
 /// Returns the slices of `x` at positions along `axis`, as NumPy's `take(x, index, axis)`. The axes of `index` replace

@@ -1,12 +1,13 @@
 //! `gather_nd` and `scatter_nd_add`: reads of, and additions to, slices at positions along several axes.
 
 use super::from_zero::from_zero;
-use super::gather::{check_dtypes, check_index};
 use crate::ops::core::axis::const_shape;
 use crate::ops::core::host::{dense, elements, plus, rows};
+use crate::ops::core::indices::{check_dtypes, check_index};
 use crate::ops::core::rules::may_equal;
 use crate::ops::{
-    Batching, Derivative, Effects, Lowering, OpDef, Part, Sample, SampleInput, depend, full_of, wrapping,
+    Batching, Derivative, Effects, Lowering, OpDef, Part, Sample, SampleInput, TransformRules, depend, full_of,
+    wrapping,
 };
 use crate::tensor::{Array, AsTensor, DType, Dims, OpInfo, Tensor, Type, apply1};
 use ms_ir::error::{Code, Error, Result};
@@ -31,13 +32,7 @@ pub static GATHER_ND: OpDef = OpDef {
         });
         Ok(smallvec![out])
     },
-    derivative: Derivative::Read(|it| Part::points(&it.inputs[0], &it.inputs[1], it.cotangent())),
-    finite_derivatives: true,
     effects: Effects::REFUSES,
-    batching: Batching::Rule(|it| match it.mapped {
-        [false, true] => it.apply(it.attrs, it.inputs),
-        _ => it.apply(it.attrs, &[it.spread(0), it.rows(1)]),
-    }),
     lowering: Lowering::Library,
     samples: || {
         let of = |x: &[usize], index: &[usize]| {
@@ -45,6 +40,15 @@ pub static GATHER_ND: OpDef = OpDef {
             Sample::new([SampleInput::f32(x, -2.0, 2.0), index])
         };
         vec![of(&[2, 3, 4], &[5, 1]), of(&[2, 3, 4], &[2, 3, 2]), of(&[2, 3], &[4, 2]), of(&[2, 3], &[0, 2])]
+    },
+    transforms: &TransformRules {
+        derivative: Derivative::Read(|it| Part::points(&it.inputs[0], &it.inputs[1], it.cotangent())),
+        finite_derivatives: true,
+        batching: Batching::Rule(|it| match it.mapped {
+            [false, true] => it.apply(it.attrs, it.inputs),
+            _ => it.apply(it.attrs, &[it.spread(0), it.rows(1)]),
+        }),
+        body: None,
     },
 };
 
@@ -70,20 +74,7 @@ pub static SCATTER_ND_ADD: OpDef = OpDef {
         });
         Ok(smallvec![out])
     },
-    derivative: Derivative::Rule(|it| {
-        let g = it.cotangent();
-        let source = it.needs[2].then(|| apply1(GATHER_ND.op(), it.attrs, &[g, &it.inputs[1]]));
-        // If the source needs no gradient, this is the only use of the positions, and they have to be checked.
-        let checked = |index: &Tensor| {
-            let depth = index.dims().last().and_then(|it| it.as_const()).unwrap_or(0);
-            wrapping::gather_nd(full_of(&g.dims()[..depth], 0, DType::U8), index)
-        };
-        let kept = if it.needs[2] { g.clone() } else { depend(g, checked(&it.inputs[1])) };
-        smallvec![Some(kept), None, source]
-    }),
-    finite_derivatives: true,
     effects: Effects::REFUSES,
-    batching: Batching::Rule(|it| it.apply(it.attrs, &[it.spread(0), it.rows(1), it.spread(2)])),
     lowering: Lowering::Update,
     samples: || {
         let of = |x: &[usize], index: &[usize], source: &[usize]| {
@@ -91,6 +82,22 @@ pub static SCATTER_ND_ADD: OpDef = OpDef {
             Sample::new([SampleInput::f32(x, -2.0, 2.0), index, SampleInput::f32(source, -2.0, 2.0)])
         };
         vec![of(&[2, 3, 4], &[5, 1], &[5, 3, 4]), of(&[2, 3], &[4, 2], &[4])]
+    },
+    transforms: &TransformRules {
+        derivative: Derivative::Rule(|it| {
+            let g = it.cotangent();
+            let source = it.needs[2].then(|| apply1(GATHER_ND.op(), it.attrs, &[g, &it.inputs[1]]));
+            // If the source needs no gradient, this is the only use of the positions, and they have to be checked.
+            let checked = |index: &Tensor| {
+                let depth = index.dims().last().and_then(|it| it.as_const()).unwrap_or(0);
+                wrapping::gather_nd(full_of(&g.dims()[..depth], 0, DType::U8), index)
+            };
+            let kept = if it.needs[2] { g.clone() } else { depend(g, checked(&it.inputs[1])) };
+            smallvec![Some(kept), None, source]
+        }),
+        finite_derivatives: true,
+        batching: Batching::Rule(|it| it.apply(it.attrs, &[it.spread(0), it.rows(1), it.spread(2)])),
+        body: None,
     },
 };
 

@@ -1,6 +1,6 @@
 //! `hook_backward`: a host function that receives a gradient during the backward pass.
 
-use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, TransformRules};
 use crate::tensor::{AsTensor, DispatchMode, OpInfo, Tensor, apply1, dispatch_mode};
 use ms_ir::error::{Code, Error, raise};
 use rustc_hash::FxHashMap;
@@ -23,18 +23,21 @@ pub static HOOK_BACKWARD: OpDef = OpDef {
     info: OpInfo { number: 901, name: "hook_backward", attrs: HookAttrs::DECLARED },
     infer: |_, inputs| Ok(smallvec![inputs[0].clone()]),
     eval: |_, inputs| Ok(smallvec![inputs[0].on_host()?.to_contiguous()]),
-    derivative: Derivative::Rule(|it| {
-        let gradient = it.cotangent();
-        smallvec![Some(match found(HookAttrs::of(it.attrs).hook()) {
-            Some(hook) => hooked(&hook, gradient),
-            None => gradient.clone(),
-        })]
-    }),
-    finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Rule(|it| it.apply(it.attrs, it.inputs)),
     lowering: Lowering::View(|_, layout| Some(layout.clone())),
     samples: || vec![Sample::new([SampleInput::f32(&[3, 2], -2.0, 2.0)]).attrs(HookAttrs::attrs(0i64))],
+    transforms: &TransformRules {
+        derivative: Derivative::Rule(|it| {
+            let gradient = it.cotangent();
+            smallvec![Some(match found(HookAttrs::of(it.attrs).hook()) {
+                Some(hook) => hooked(&hook, gradient),
+                None => gradient.clone(),
+            })]
+        }),
+        finite_derivatives: true,
+        batching: Batching::Rule(|it| it.apply(it.attrs, it.inputs)),
+        body: None,
+    },
 };
 
 /// A function that may replace a gradient; `None` leaves it unchanged.

@@ -1,7 +1,7 @@
 //! `iota`: evenly spaced numbers along one axis.
 
 use crate::ops::core::axis::stored_axis;
-use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, TransformRules};
 use crate::tensor::{Array, Attr, Attrs, DType, Dims, IntoDims, OpInfo, Scalar, Tensor, Type, apply1};
 use ms_ir::BinaryOp;
 use ms_ir::with_element;
@@ -35,10 +35,7 @@ pub static IOTA: OpDef = OpDef {
         });
         Ok(smallvec![out])
     },
-    derivative: Derivative::Zero,
-    finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Derived,
     lowering: Lowering::Generate(|attrs, body, index, dtype| {
         let it = IotaAttrs::of(attrs);
         let (at, compute) = (index[it.axis()], if dtype.is_float() { DType::F64 } else { DType::I64 });
@@ -58,6 +55,12 @@ pub static IOTA: OpDef = OpDef {
             of(0.5.into(), (-0.25).into(), DType::F32),
             of(250i64.into(), 3i64.into(), DType::U8),
         ]
+    },
+    transforms: &TransformRules {
+        derivative: Derivative::Zero,
+        finite_derivatives: true,
+        batching: Batching::Derived,
+        body: None,
     },
 };
 

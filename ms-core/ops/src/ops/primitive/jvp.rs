@@ -2,7 +2,7 @@
 
 use super::value_and_grad::check_differentiated;
 use crate::ops::core::regions::{check_operands, output_types};
-use crate::ops::{Batching, Control, Derivative, Effects, Lowering, OpDef, RegionRule, TransformNode};
+use crate::ops::{Batching, Control, Derivative, Effects, Lowering, OpDef, RegionRule, TransformNode, TransformRules};
 use crate::tensor::{AttrRange, OpInfo};
 use ms_ir::error::{Code, Error};
 
@@ -16,10 +16,7 @@ pub static JVP: OpDef = OpDef {
     info: OpInfo { number: 705, name: "jvp", attrs: JvpAttrs::DECLARED },
     infer: |_, _| Err(refuse("the types are those of the graph that is differentiated")),
     eval: |_, _| Err(refuse("it is evaluated with the graph that is differentiated")),
-    derivative: Derivative::None("it is expanded before it is differentiated"),
-    finite_derivatives: false,
     effects: Effects::REGIONS,
-    batching: Batching::Derived,
     lowering: Lowering::Regions(RegionRule {
         count: 1,
         control: |attrs| {
@@ -43,6 +40,12 @@ pub static JVP: OpDef = OpDef {
         eval: |_, _, _| Err(refuse("it is expanded before it is evaluated")),
     }),
     samples: Vec::new,
+    transforms: &TransformRules {
+        derivative: Derivative::None("it is expanded before it is differentiated"),
+        finite_derivatives: false,
+        batching: Batching::Derived,
+        body: None,
+    },
 };
 
 attributes! {

@@ -1,6 +1,6 @@
 //! `linspace`: evenly spaced numbers between two bounds.
 
-use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, TransformRules};
 use crate::tensor::{Array, Attrs, DType, Element, OpInfo, Scalar, Tensor, Type, apply1};
 use ms_ir::with_element;
 use ms_ir::{BinaryOp, Compare};
@@ -31,10 +31,7 @@ pub static LINSPACE: OpDef = OpDef {
         });
         Ok(smallvec![out])
     },
-    derivative: Derivative::Zero,
-    finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Derived,
     lowering: Lowering::Generate(|attrs, body, index, dtype| {
         let at = body.cast(index[0], DType::F64);
         let it = LinspaceAttrs::of(attrs);
@@ -51,6 +48,12 @@ pub static LINSPACE: OpDef = OpDef {
     samples: || {
         let of = |num: i64| Sample::new([]).attrs(LinspaceAttrs::attrs(-1.5, 2.0, num, DType::F32));
         vec![of(9), of(1), of(0)]
+    },
+    transforms: &TransformRules {
+        derivative: Derivative::Zero,
+        finite_derivatives: true,
+        batching: Batching::Derived,
+        body: None,
     },
 };
 

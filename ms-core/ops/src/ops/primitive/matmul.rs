@@ -3,7 +3,8 @@
 use crate::ops::core::axis::refusal;
 use crate::ops::core::rules::broadcast_dims;
 use crate::ops::{
-    Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, broadcast_to, cast, reshape, transpose,
+    Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, TransformRules, broadcast_to, cast, reshape,
+    transpose,
 };
 use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, Dims, Element, OpInfo, Scalar, Shape, Tensor, Type};
 use crate::tensor::{apply1, collected, filled, promote, refused};
@@ -43,21 +44,24 @@ pub static MATMUL: OpDef = OpDef {
         shape[rank - 1] = n;
         Ok(smallvec![products(a, b, &shape, [m, k, n])?])
     },
-    derivative: Derivative::Rule(|it| {
-        let (g, a, b) = (it.cotangent(), &it.inputs[0], &it.inputs[1]);
-        smallvec![
-            it.needs[0].then(|| gradient_of(a, g, &transpose(b, -2, -1))),
-            it.needs[1].then(|| gradient_of(b, &transpose(a, -2, -1), g)),
-        ]
-    }),
-    finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Derived,
     lowering: Lowering::Contraction(|_, rank| ContractionRanks { batch: rank - 2, k: 1 }),
     samples: || {
         let of =
             |a: &[usize], b: &[usize]| Sample::new([SampleInput::f32(a, -2.0, 2.0), SampleInput::f32(b, -2.0, 2.0)]);
         vec![of(&[3, 5], &[5, 4]), of(&[2, 3, 5], &[2, 5, 4]), of(&[1, 1], &[1, 1])]
+    },
+    transforms: &TransformRules {
+        derivative: Derivative::Rule(|it| {
+            let (g, a, b) = (it.cotangent(), &it.inputs[0], &it.inputs[1]);
+            smallvec![
+                it.needs[0].then(|| gradient_of(a, g, &transpose(b, -2, -1))),
+                it.needs[1].then(|| gradient_of(b, &transpose(a, -2, -1), g)),
+            ]
+        }),
+        finite_derivatives: true,
+        batching: Batching::Derived,
+        body: None,
     },
 };
 

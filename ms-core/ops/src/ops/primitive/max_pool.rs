@@ -8,7 +8,7 @@ use crate::ops::core::host::{narrow_floats, wide_floats};
 use crate::ops::core::rules::may_equal;
 use crate::ops::{
     Batching, Derivative, Effects, Extent, ImageForm, ImageRule, Ints, Lowering, OpDef, PoolOptions, Sample,
-    SampleInput,
+    SampleInput, TransformRules,
 };
 use crate::tensor::{
     AsTensor, Attr, AttrRange, Attrs, Dim, Dims, IntoDims, OpInfo, Shape, Tensor, Type, apply1, collected, filled,
@@ -37,14 +37,17 @@ pub static MAX_POOL: OpDef = OpDef {
         let out = collected(pooled.largest(&from).into_iter().map(|at| from[at]));
         Ok(smallvec![narrow_floats(&out, &pooled.output_shape, x.dtype())])
     },
-    derivative: Derivative::Rule(|it| {
-        smallvec![Some(apply1(MAX_POOL_GRAD.op(), it.attrs, &[&it.inputs[0], it.cotangent()]))]
-    }),
-    finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Rule(|it| it.merged()),
     lowering: Lowering::OfImages(ImageRule { operands: &[0], result: true, form: CHANNELS_LAST }),
     samples: || max_samples(|x, _| vec![x]),
+    transforms: &TransformRules {
+        derivative: Derivative::Rule(|it| {
+            smallvec![Some(apply1(MAX_POOL_GRAD.op(), it.attrs, &[&it.inputs[0], it.cotangent()]))]
+        }),
+        finite_derivatives: true,
+        batching: Batching::Rule(|it| it.merged()),
+        body: None,
+    },
 };
 
 /// Computes the gradient of [`MAX_POOL`]. The second operand has the shape of the forward result. It is added at the
@@ -62,14 +65,17 @@ pub static MAX_POOL_GRAD: OpDef = OpDef {
         pooled.largest(&from).into_iter().zip(g).for_each(|(at, g)| out[at] += g);
         Ok(smallvec![narrow_floats(&out, x.shape(), x.dtype())])
     },
-    derivative: Derivative::Rule(|it| {
-        smallvec![None, Some(apply1(MAX_POOL_TAKE.op(), it.attrs, &[&it.inputs[0], it.cotangent()]))]
-    }),
-    finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Rule(|it| it.merged()),
     lowering: Lowering::OfImages(ImageRule { operands: &[0, 1], result: true, form: CHANNELS_LAST }),
     samples: || max_samples(|x, y| vec![x, y]),
+    transforms: &TransformRules {
+        derivative: Derivative::Rule(|it| {
+            smallvec![None, Some(apply1(MAX_POOL_TAKE.op(), it.attrs, &[&it.inputs[0], it.cotangent()]))]
+        }),
+        finite_derivatives: true,
+        batching: Batching::Rule(|it| it.merged()),
+        body: None,
+    },
 };
 
 /// Takes the elements of the second operand at the positions of each window's largest element of the first one. Both
@@ -86,14 +92,17 @@ pub static MAX_POOL_TAKE: OpDef = OpDef {
         let out = collected(pooled.largest(&wide_floats(x)?).into_iter().map(|at| h[at]));
         Ok(smallvec![narrow_floats(&out, &pooled.output_shape, x.dtype())])
     },
-    derivative: Derivative::Rule(|it| {
-        smallvec![None, Some(apply1(MAX_POOL_GRAD.op(), it.attrs, &[&it.inputs[0], it.cotangent()]))]
-    }),
-    finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Rule(|it| it.merged()),
     lowering: Lowering::OfImages(ImageRule { operands: &[0, 1], result: true, form: CHANNELS_LAST }),
     samples: || max_samples(|x, _| vec![x.clone(), x]),
+    transforms: &TransformRules {
+        derivative: Derivative::Rule(|it| {
+            smallvec![None, Some(apply1(MAX_POOL_GRAD.op(), it.attrs, &[&it.inputs[0], it.cotangent()]))]
+        }),
+        finite_derivatives: true,
+        batching: Batching::Rule(|it| it.merged()),
+        body: None,
+    },
 };
 
 /// In NHWC order, windows have the channels as a last axis, along which they are single elements.

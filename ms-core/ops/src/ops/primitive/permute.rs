@@ -2,7 +2,8 @@
 
 use crate::ops::core::axis::{named, stored_axes};
 use crate::ops::{
-    Batching, Derivative, Effects, IntoAxes, Lowering, OpDef, Sample, SampleInput, normalize_axes, normalize_axis,
+    Batching, Derivative, Effects, IntoAxes, Lowering, OpDef, Sample, SampleInput, TransformRules, normalize_axes,
+    normalize_axis,
 };
 use crate::tensor::{AsTensor, Attr, AttrRange, OpInfo, Tensor, Type, apply1};
 use ms_ir::error::{Code, Error, called};
@@ -30,25 +31,28 @@ pub static PERMUTE: OpDef = OpDef {
         let layout = inputs[0].layout().permute(&PermuteAttrs::of(attrs).axes().sizes());
         Ok(smallvec![inputs[0].with_layout(layout).on_host()?.to_contiguous()])
     },
-    derivative: Derivative::Rule(|it| {
-        let axes = PermuteAttrs::of(it.attrs).axes().sizes();
-        let mut inverse: SmallVec<[usize; 4]> = smallvec![0; axes.len()];
-        for (to, &from) in axes.iter().enumerate() {
-            inverse[from] = to;
-        }
-        smallvec![Some(apply1(PERMUTE.op(), &PermuteAttrs::attrs(&*inverse), &[it.cotangent()]))]
-    }),
-    finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Rule(|it| {
-        let own = PermuteAttrs::of(it.attrs).axes().sizes();
-        let axes: Vec<usize> = std::iter::once(0).chain(own.into_iter().map(|it| it + 1)).collect();
-        it.apply(&PermuteAttrs::attrs(&*axes), it.inputs)
-    }),
     lowering: Lowering::View(|attrs, layout| Some(layout.permute(&PermuteAttrs::of(attrs).axes().sizes()))),
     samples: || {
         let axes: Attr = (&[2usize, 0, 1][..]).into();
         vec![Sample::new([SampleInput::f32(&[2, 3, 4], -2.0, 2.0)]).attrs(PermuteAttrs::attrs(axes))]
+    },
+    transforms: &TransformRules {
+        derivative: Derivative::Rule(|it| {
+            let axes = PermuteAttrs::of(it.attrs).axes().sizes();
+            let mut inverse: SmallVec<[usize; 4]> = smallvec![0; axes.len()];
+            for (to, &from) in axes.iter().enumerate() {
+                inverse[from] = to;
+            }
+            smallvec![Some(apply1(PERMUTE.op(), &PermuteAttrs::attrs(&*inverse), &[it.cotangent()]))]
+        }),
+        finite_derivatives: true,
+        batching: Batching::Rule(|it| {
+            let own = PermuteAttrs::of(it.attrs).axes().sizes();
+            let axes: Vec<usize> = std::iter::once(0).chain(own.into_iter().map(|it| it + 1)).collect();
+            it.apply(&PermuteAttrs::attrs(&*axes), it.inputs)
+        }),
+        body: None,
     },
 };
 

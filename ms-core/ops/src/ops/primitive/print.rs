@@ -2,7 +2,7 @@
 
 use crate::ops::core::message::{Message, Show, show_arrays};
 use crate::ops::core::order::{apply_in_order, batch_in_order, check_token, token, token_type};
-use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, TransformRules};
 use crate::tensor::{DType, OpInfo, Tensor};
 use ms_ir::error::OrRaise;
 use smallvec::smallvec;
@@ -21,10 +21,7 @@ pub static PRINT: OpDef = OpDef {
         print_line(&show_arrays(PrintAttrs::of(attrs).text(), &inputs[1..]));
         Ok(smallvec![token()])
     },
-    derivative: Derivative::Zero,
-    finite_derivatives: true,
     effects: Effects::ORDERED,
-    batching: Batching::Rule(batch_in_order),
     lowering: Lowering::Library,
     samples: || {
         let token = || SampleInput::of(DType::U8, &[], 0.0, 0.0);
@@ -33,6 +30,12 @@ pub static PRINT: OpDef = OpDef {
             sample(Sample::new([token()]), "sample"),
             sample(Sample::new([token(), SampleInput::f32(&[2], -1.0, 1.0)]), "sample {}"),
         ]
+    },
+    transforms: &TransformRules {
+        derivative: Derivative::Zero,
+        finite_derivatives: true,
+        batching: Batching::Rule(batch_in_order),
+        body: None,
     },
 };
 

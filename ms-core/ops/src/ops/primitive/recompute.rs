@@ -1,7 +1,7 @@
 //! `recompute`: a region whose values are recomputed for its gradients.
 
 use crate::ops::core::regions::applied;
-use crate::ops::{Batching, Control, Derivative, Effects, OpDef};
+use crate::ops::{Batching, Control, Derivative, Effects, OpDef, TransformRules};
 use crate::tensor::OpInfo;
 use ms_ir::error::{Code, Error};
 
@@ -11,10 +11,13 @@ pub static RECOMPUTE: OpDef = OpDef {
     info: OpInfo { number: 707, name: "recompute", attrs: &[] },
     infer: |_, _| Err(Error::new(Code::Argument, "the types are those of the graph")),
     eval: |_, _| Err(Error::new(Code::Argument, "it is evaluated with its graph")),
-    derivative: Derivative::None("its derivative is that of its graph"),
-    finite_derivatives: false,
     effects: Effects::REGIONS,
-    batching: Batching::Derived,
     lowering: applied(|_| Control::Recompute),
     samples: Vec::new,
+    transforms: &TransformRules {
+        derivative: Derivative::None("its derivative is that of its graph"),
+        finite_derivatives: false,
+        batching: Batching::Derived,
+        body: None,
+    },
 };

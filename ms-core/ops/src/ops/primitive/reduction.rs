@@ -7,7 +7,8 @@ use crate::ops::core::host::array_of;
 use crate::ops::core::rules::sum_dtype;
 use crate::ops::core::wide::{Inner, run_rule};
 use crate::ops::{
-    Batching, Cotangents, Derivative, Effects, Lowering, OpDef, ReduceAxes, ReduceRule, Sample, SampleInput, Types, Vjp,
+    Batching, Cotangents, Derivative, Effects, Lowering, OpDef, ReduceAxes, ReduceRule, Sample, SampleInput,
+    TransformRules, Types, Vjp,
 };
 use crate::tensor::{Array, AsTensor, AttrRange, Attrs, DType, Dim, Dims, Kind, OpInfo, Scalar, Tensor, Type, apply1};
 use ms_ir::Reducer;
@@ -20,7 +21,7 @@ attributes! {
     pub struct ReduceAttrs { axes: [i64] where 0..=AttrRange::FACTOR, keepdims: bool }
 }
 
-/// Declares the definition of a reduction. `finite` is [`OpDef::finite_derivatives`].
+/// Declares the definition of a reduction. `finite` is [`TransformRules::finite_derivatives`].
 macro_rules! reduction {
     (
         $(#[$doc:meta])*
@@ -40,12 +41,15 @@ macro_rules! reduction {
                 })?;
                 Ok(smallvec![out])
             },
-            derivative: $derivative,
-            finite_derivatives: $finite,
             effects: Effects::NONE,
-            batching: Batching::Derived,
             lowering: Lowering::Reduce(ReduceRule { axes: |attrs| ReduceAttrs::of(attrs).axes().sizes(), reducer: Reducer::$reducer, accumulate: sum_dtype }),
             samples: || samples(Domain::$domain),
+            transforms: &TransformRules {
+                derivative: $derivative,
+                finite_derivatives: $finite,
+                batching: Batching::Derived,
+                body: None,
+            },
         };
     };
 }

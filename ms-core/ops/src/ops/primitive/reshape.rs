@@ -2,7 +2,7 @@
 
 use crate::ops::composite::shape::fill;
 use crate::ops::core::axis::named;
-use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, TransformRules};
 use crate::tensor::{AsTensor, Dims, NewShape, OpInfo, Tensor, Type, apply1};
 use ms_ir::error::{Code, Error};
 use smallvec::smallvec;
@@ -35,12 +35,15 @@ pub static RESHAPE: OpDef = OpDef {
             .expect("a row-major array takes any shape");
         Ok(smallvec![dense.with_layout(layout)])
     },
-    derivative: Derivative::Rule(|it| smallvec![Some(reshape(it.cotangent(), &it.inputs[0].ty().dims))]),
-    finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Rule(|it| it.apply(&it.fronted(&[("shape", it.size)]), it.inputs)),
     lowering: Lowering::View(|attrs, layout| layout.reshape(&ReshapeAttrs::of(attrs).shape().sizes())),
     samples: || vec![Sample::new([SampleInput::f32(&[3, 4], -2.0, 2.0)]).attrs(ReshapeAttrs::attrs(&[6usize, 2][..]))],
+    transforms: &TransformRules {
+        derivative: Derivative::Rule(|it| smallvec![Some(reshape(it.cotangent(), &it.inputs[0].ty().dims))]),
+        finite_derivatives: true,
+        batching: Batching::Rule(|it| it.apply(&it.fronted(&[("shape", it.size)]), it.inputs)),
+        body: None,
+    },
 };
 
 /// Returns the elements of `x` in row-major order with another shape, in which one size may be -1.

@@ -1,9 +1,11 @@
 //! `scan`: a loop over the elements of sequences.
 
-use crate::ops::core::evaluate::evaluate_graph;
 use crate::ops::core::host::dense;
 use crate::ops::core::regions::{check_carries, check_operands, output_types};
-use crate::ops::{Arrays, Batching, Control, Derivative, Effects, Loop, Lowering, OpDef, RegionRule, Types};
+use crate::ops::evaluate_graph;
+use crate::ops::{
+    Arrays, Batching, Control, Derivative, Effects, Loop, Lowering, OpDef, RegionRule, TransformRules, Types,
+};
 use crate::tensor::{Array, Attr, Attrs, DType, Dim, OpInfo, Type, try_room};
 use ms_ir::error::{Code, Error, OrExhausted, Result};
 
@@ -21,12 +23,15 @@ pub static SCAN: OpDef = OpDef {
     info: OpInfo { number: 704, name: "scan", attrs: ScanAttrs::DECLARED },
     infer: |_, _| Err(Error::new(Code::Argument, "the types of a `scan` are those of its region")),
     eval: |_, _| Err(Error::new(Code::Argument, "a `scan` is evaluated with its region")),
-    derivative: Derivative::None("its derivative is that of its region"),
-    finite_derivatives: false,
     effects: Effects::REGIONS,
-    batching: Batching::Derived,
     lowering: Lowering::Regions(RegionRule { count: 1, control: |attrs| Control::Loop(form(attrs)), infer, eval }),
     samples: Vec::new,
+    transforms: &TransformRules {
+        derivative: Derivative::None("its derivative is that of its region"),
+        finite_derivatives: false,
+        batching: Batching::Derived,
+        body: None,
+    },
 };
 
 attributes! {

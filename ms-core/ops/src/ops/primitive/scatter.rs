@@ -1,13 +1,13 @@
 //! `take_along_axis`, `scatter` and `scatter_add`: reads and writes of single elements at positions along an axis.
 
 use super::from_zero::from_zero;
-use super::gather::{check_dtypes, check_index};
 use crate::ops::core::axis::stored_axis;
 use crate::ops::core::host::{ScatterReduction, dense, elements, positions, visit_indexed};
+use crate::ops::core::indices::{check_dtypes, check_index};
 use crate::ops::core::rules::may_equal;
 use crate::ops::{
-    Arrays, AxisAttrs, Batching, Derivative, Effects, Lowering, OpDef, Part, Sample, SampleInput, Vjp, depend, full_of,
-    wrapping,
+    Arrays, AxisAttrs, Batching, Derivative, Effects, Lowering, OpDef, Part, Sample, SampleInput, TransformRules, Vjp,
+    depend, full_of, wrapping,
 };
 use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, OpInfo, Tensor, Type, apply1};
 use ms_ir::error::{Code, Error, Result};
@@ -32,12 +32,7 @@ pub static TAKE_ALONG_AXIS: OpDef = OpDef {
         });
         Ok(smallvec![out])
     },
-    derivative: Derivative::Read(|it| {
-        Part::elements(&it.inputs[0], AxisAttrs::of(it.attrs).axis(), &it.inputs[1], it.cotangent())
-    }),
-    finite_derivatives: true,
     effects: Effects::REFUSES,
-    batching: Batching::Rule(|it| it.apply(&it.shifted("axis"), &it.spread_all())),
     lowering: Lowering::Library,
     samples: || {
         let of = |axis: usize, x: &[usize], index: &[usize]| {
@@ -45,6 +40,14 @@ pub static TAKE_ALONG_AXIS: OpDef = OpDef {
             Sample::new([SampleInput::f32(x, -2.0, 2.0), index]).attrs(AxisAttrs::attrs(axis))
         };
         vec![of(0, &[4, 3], &[6, 3]), of(1, &[2, 3, 2], &[2, 4, 2]), of(2, &[3, 2, 4], &[2, 2, 3])]
+    },
+    transforms: &TransformRules {
+        derivative: Derivative::Read(|it| {
+            Part::elements(&it.inputs[0], AxisAttrs::of(it.attrs).axis(), &it.inputs[1], it.cotangent())
+        }),
+        finite_derivatives: true,
+        batching: Batching::Rule(|it| it.apply(&it.shifted("axis"), &it.spread_all())),
+        body: None,
     },
 };
 
@@ -67,14 +70,7 @@ pub static SCATTER_ADD: OpDef = OpDef {
     info: OpInfo { number: 383, name: "scatter_add", attrs: AxisAttrs::DECLARED },
     infer: |attrs, inputs| infer_scatter(attrs, inputs),
     eval: |attrs, inputs| evaluate_scatter(attrs, inputs, ScatterReduction::Add),
-    derivative: Derivative::Rule(|it| {
-        let g = it.cotangent();
-        let source = it.needs[2].then(|| apply1(TAKE_ALONG_AXIS.op(), it.attrs, &[g, &it.inputs[1]]));
-        smallvec![it.needs[0].then(|| kept(it, AxisAttrs::of(it.attrs).axis())), None, source]
-    }),
-    finite_derivatives: true,
     effects: Effects::REFUSES,
-    batching: Batching::Rule(|it| it.apply(&it.shifted("axis"), &it.spread_all())),
     lowering: Lowering::Update,
     samples: || {
         let of = |axis: usize, x: &[usize], index: &[usize]| {
@@ -84,6 +80,16 @@ pub static SCATTER_ADD: OpDef = OpDef {
         };
         vec![of(0, &[4, 3], &[6, 3]), of(1, &[2, 3, 2], &[2, 4, 2]), of(2, &[3, 2, 4], &[2, 2, 3])]
     },
+    transforms: &TransformRules {
+        derivative: Derivative::Rule(|it| {
+            let g = it.cotangent();
+            let source = it.needs[2].then(|| apply1(TAKE_ALONG_AXIS.op(), it.attrs, &[g, &it.inputs[1]]));
+            smallvec![it.needs[0].then(|| kept(it, AxisAttrs::of(it.attrs).axis())), None, source]
+        }),
+        finite_derivatives: true,
+        batching: Batching::Rule(|it| it.apply(&it.shifted("axis"), &it.spread_all())),
+        body: None,
+    },
 };
 
 /// Writes each element of the third operand to the first one, at its position along `axis` in the second one. The last
@@ -92,24 +98,7 @@ pub static SCATTER: OpDef = OpDef {
     info: OpInfo { number: 384, name: "scatter", attrs: AxisAttrs::DECLARED },
     infer: |attrs, inputs| infer_scatter(attrs, inputs),
     eval: |attrs, inputs| evaluate_scatter(attrs, inputs, ScatterReduction::Write),
-    derivative: Derivative::Rule(|it| {
-        let (g, index, source) = (it.cotangent(), &it.inputs[1], &it.inputs[2]);
-        let kept = it.needs[0].then(|| apply1(SCATTER.op(), it.attrs, &[g, index, &crate::ops::zeros_like(source)]));
-        // An overwritten element does not contribute to the result.
-        let written = it.needs[2].then(|| {
-            let count: Dim = source.dims().iter().copied().product();
-            let own = crate::ops::reshape(crate::ops::arange(count), source.dims());
-            let none = crate::ops::full_of(g.dims(), -1, DType::I64);
-            let winner = apply1(SCATTER.op(), it.attrs, &[&none, index, &own]);
-            let winner = apply1(TAKE_ALONG_AXIS.op(), it.attrs, &[&winner, index]);
-            let taken = apply1(TAKE_ALONG_AXIS.op(), it.attrs, &[g, index]);
-            crate::ops::select(crate::ops::equal(winner, own), &taken, crate::ops::zeros_like(&taken))
-        });
-        smallvec![kept, None, written]
-    }),
-    finite_derivatives: true,
     effects: Effects::REFUSES,
-    batching: Batching::Rule(|it| it.apply(&it.shifted("axis"), &it.spread_all())),
     lowering: Lowering::Update,
     samples: || {
         let of = |axis: usize, x: &[usize], index: &[usize]| {
@@ -118,6 +107,27 @@ pub static SCATTER: OpDef = OpDef {
                 .attrs(AxisAttrs::attrs(axis))
         };
         vec![of(0, &[4, 3], &[3, 3]), of(1, &[2, 3, 2], &[2, 2, 2])]
+    },
+    transforms: &TransformRules {
+        derivative: Derivative::Rule(|it| {
+            let (g, index, source) = (it.cotangent(), &it.inputs[1], &it.inputs[2]);
+            let kept =
+                it.needs[0].then(|| apply1(SCATTER.op(), it.attrs, &[g, index, &crate::ops::zeros_like(source)]));
+            // An overwritten element does not contribute to the result.
+            let written = it.needs[2].then(|| {
+                let count: Dim = source.dims().iter().copied().product();
+                let own = crate::ops::reshape(crate::ops::arange(count), source.dims());
+                let none = crate::ops::full_of(g.dims(), -1, DType::I64);
+                let winner = apply1(SCATTER.op(), it.attrs, &[&none, index, &own]);
+                let winner = apply1(TAKE_ALONG_AXIS.op(), it.attrs, &[&winner, index]);
+                let taken = apply1(TAKE_ALONG_AXIS.op(), it.attrs, &[g, index]);
+                crate::ops::select(crate::ops::equal(winner, own), &taken, crate::ops::zeros_like(&taken))
+            });
+            smallvec![kept, None, written]
+        }),
+        finite_derivatives: true,
+        batching: Batching::Rule(|it| it.apply(&it.shifted("axis"), &it.spread_all())),
+        body: None,
     },
 };
 

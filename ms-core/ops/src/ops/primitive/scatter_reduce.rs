@@ -7,8 +7,8 @@ use crate::ops::core::factors::Factors;
 use crate::ops::core::host::ScatterReduction;
 use crate::ops::core::wide::{Inner, run_rule};
 use crate::ops::{
-    AxisAttrs, Batching, Cotangents, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, Vjp, cast, clamp_min,
-    normalize_axis, select,
+    AxisAttrs, Batching, Cotangents, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, TransformRules, Vjp,
+    cast, clamp_min, normalize_axis, select,
 };
 use crate::tensor::{AsTensor, DType, OpInfo, Tensor, apply1};
 use ms_ir::error::OrRaise;
@@ -21,12 +21,15 @@ macro_rules! scatter_op {
             info: OpInfo { number: $number, name: $text, attrs: AxisAttrs::DECLARED },
             infer: infer_scatter,
             eval: |attrs, inputs| evaluate_scatter(attrs, inputs, $combine),
-            derivative: Derivative::Rule($rule),
-            finite_derivatives: $finite,
             effects: Effects::REFUSES,
-            batching: Batching::Rule(|it| it.apply(&it.shifted("axis"), &it.spread_all())),
             lowering: Lowering::Update,
             samples,
+            transforms: &TransformRules {
+                derivative: Derivative::Rule($rule),
+                finite_derivatives: $finite,
+                batching: Batching::Rule(|it| it.apply(&it.shifted("axis"), &it.spread_all())),
+                body: None,
+            },
         };
     };
 }

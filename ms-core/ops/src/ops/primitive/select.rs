@@ -3,7 +3,7 @@
 use crate::ops::core::elementwise::evaluate;
 use crate::ops::core::operand::common_dtype;
 use crate::ops::core::rules::{broadcast_dims, sum_to};
-use crate::ops::{Batching, Derivative, Effects, IntoOperand, Lowering, OpDef, Sample, SampleInput};
+use crate::ops::{Batching, Derivative, Effects, IntoOperand, Lowering, OpDef, Sample, SampleInput, TransformRules};
 use crate::tensor::{AsTensor, Attrs, DType, OpInfo, Tensor, Type, apply1};
 use ms_ir::error::{Code, Error};
 use ms_ir::{Node, ValueId};
@@ -24,18 +24,7 @@ pub static SELECT: OpDef = OpDef {
         Ok(smallvec![Type::new(then.dtype, dims)])
     },
     eval: |_, inputs| evaluate(inputs[1].dtype(), inputs, &|v| if v[0].as_bool() { v[1] } else { v[2] }),
-    derivative: Derivative::Rule(|it| {
-        let [condition, then, other] = it.inputs else { unreachable!("`select` has three operands") };
-        let g = it.cotangent();
-        smallvec![
-            None,
-            it.needs[1].then(|| sum_to(select(condition, g, 0.0), then)),
-            it.needs[2].then(|| sum_to(select(condition, 0.0, g), other)),
-        ]
-    }),
-    finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Derived,
     lowering: Lowering::Map(|_, body, v| body.select(v[0], v[1], v[2])),
     samples: || {
         let sample = |dtype, shapes: [&[usize]; 3]| {
@@ -48,6 +37,20 @@ pub static SELECT: OpDef = OpDef {
         };
         let broadcast = sample(DType::F32, [&[4, 1], &[3], &[2, 1, 1]]);
         DType::ALL.iter().map(|&dtype| sample(dtype, [&[3, 5]; 3])).chain([broadcast]).collect()
+    },
+    transforms: &TransformRules {
+        derivative: Derivative::Rule(|it| {
+            let [condition, then, other] = it.inputs else { unreachable!("`select` has three operands") };
+            let g = it.cotangent();
+            smallvec![
+                None,
+                it.needs[1].then(|| sum_to(select(condition, g, 0.0), then)),
+                it.needs[2].then(|| sum_to(select(condition, 0.0, g), other)),
+            ]
+        }),
+        finite_derivatives: true,
+        batching: Batching::Derived,
+        body: None,
     },
 };
 

@@ -1,6 +1,6 @@
 //! `size`: a dimension as a tensor.
 
-use crate::ops::{Batching, Derivative, Effects, Extent, Lowering, OpDef, Sample, full_of};
+use crate::ops::{Batching, Derivative, Effects, Extent, Lowering, OpDef, Sample, TransformRules, full_of};
 use crate::tensor::{Array, DType, Dim, OpInfo, Scalar, Tensor, Type, apply1};
 use ms_ir::error::{Code, Error};
 use smallvec::smallvec;
@@ -20,15 +20,18 @@ pub static SIZE: OpDef = OpDef {
         let size = it.size().as_known().ok_or_else(symbolic)?;
         Ok(smallvec![Array::full(&[], Scalar::Int(size), it.dtype())])
     },
-    derivative: Derivative::Zero,
-    finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Derived,
     lowering: Lowering::Generate(|attrs, body, _, dtype| {
         let size = SizeAttrs::of(attrs).size().as_known();
         body.constant(Scalar::Int(size.expect("sizes have numbers where code is generated")), dtype)
     }),
     samples: || vec![Sample::new([]).attrs(SizeAttrs::attrs(7usize, DType::F32))],
+    transforms: &TransformRules {
+        derivative: Derivative::Zero,
+        finite_derivatives: true,
+        batching: Batching::Derived,
+        body: None,
+    },
 };
 
 /// Returns a dimension, constant or symbolic, as a scalar tensor: for example the divisor of a mean.

@@ -1,6 +1,6 @@
 //! `slice`: strided slices along every axis.
 
-use crate::ops::{Batching, Derivative, Effects, Extent, Lowering, OpDef, Part, Sample, SampleInput};
+use crate::ops::{Batching, Derivative, Effects, Extent, Lowering, OpDef, Part, Sample, SampleInput, TransformRules};
 use crate::tensor::{AsTensor, Attrs, Dim, Dims, Layout, OpInfo, Selection, Tensor, Type, apply1};
 use ms_ir::error::{Code, Error, Result};
 use smallvec::smallvec;
@@ -24,15 +24,7 @@ pub static SLICE: OpDef = OpDef {
         let layout = sliced(attrs, inputs[0].layout());
         Ok(smallvec![inputs[0].with_layout(layout).on_host()?.to_contiguous()])
     },
-    derivative: Derivative::Read(|it| {
-        let at = SliceAttrs::of(it.attrs);
-        Part::slice(&it.inputs[0], &at.starts().dims(), at.steps().as_slice(), it.cotangent())
-    }),
-    finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Rule(|it| {
-        it.apply(&it.fronted(&[("starts", Dim::new(0)), ("sizes", it.size), ("steps", Dim::new(1))]), it.inputs)
-    }),
     lowering: Lowering::View(|attrs, layout| Some(sliced(attrs, layout))),
     samples: || {
         let of = |starts: &[i64], sizes: &[i64], steps: &[i64]| {
@@ -40,6 +32,17 @@ pub static SLICE: OpDef = OpDef {
             Sample::new([SampleInput::f32(&[5, 7], -2.0, 2.0)]).attrs(attrs)
         };
         vec![of(&[1, 0], &[2, 3], &[2, 3]), of(&[4, 6], &[5, 3], &[-1, -2]), of(&[0, 0], &[0, 7], &[1, 1])]
+    },
+    transforms: &TransformRules {
+        derivative: Derivative::Read(|it| {
+            let at = SliceAttrs::of(it.attrs);
+            Part::slice(&it.inputs[0], &at.starts().dims(), at.steps().as_slice(), it.cotangent())
+        }),
+        finite_derivatives: true,
+        batching: Batching::Rule(|it| {
+            it.apply(&it.fronted(&[("starts", Dim::new(0)), ("sizes", it.size), ("steps", Dim::new(1))]), it.inputs)
+        }),
+        body: None,
     },
 };
 

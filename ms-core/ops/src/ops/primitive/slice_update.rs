@@ -1,7 +1,9 @@
 //! `slice_update`: replacement of strided positions.
 
 use super::slice::{SLICE, check_ranges};
-use crate::ops::{Batching, Derivative, Effects, Extent, Lowering, OpDef, Sample, SampleInput, SliceAttrs};
+use crate::ops::{
+    Batching, Derivative, Effects, Extent, Lowering, OpDef, Sample, SampleInput, SliceAttrs, TransformRules,
+};
 use crate::tensor::{Attr, Attrs, Dim, Layout, OpInfo, Tensor, apply1};
 use ms_ir::error::{Code, Error};
 use smallvec::smallvec;
@@ -31,22 +33,7 @@ pub static SLICE_UPDATE: OpDef = OpDef {
         out.assign(&slice, &inputs[1].on_host()?);
         Ok(smallvec![out])
     },
-    derivative: Derivative::Rule(|it| {
-        let (g, value) = (it.cotangent(), &it.inputs[1]);
-        let at = PlaceAttrs::of(it.attrs);
-        let (starts, steps) = (&*at.starts().dims(), at.steps().as_slice());
-        let kept = it.needs[0].then(|| update(g, &crate::ops::zeros_like(value), starts, steps));
-        let taken = it.needs[1].then(|| {
-            let attrs = SliceAttrs::attrs(starts, &*value.dims(), steps);
-            apply1(SLICE.op(), &attrs, &[g])
-        });
-        smallvec![kept, taken]
-    }),
-    finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Rule(|it| {
-        it.apply(&it.fronted(&[("starts", Dim::new(0)), ("steps", Dim::new(1))]), &it.spread_all())
-    }),
     lowering: Lowering::Slices(|attrs, shapes, out| smallvec![out.clone(), slice(attrs, shapes[1], out)]),
     samples: || {
         let of = |sizes: &[usize], starts: &[i64], steps: &[i64]| {
@@ -54,6 +41,24 @@ pub static SLICE_UPDATE: OpDef = OpDef {
                 .attrs(PlaceAttrs::attrs(starts, steps))
         };
         vec![of(&[2, 3], &[1, 0], &[2, 3]), of(&[5, 3], &[4, 6], &[-1, -2])]
+    },
+    transforms: &TransformRules {
+        derivative: Derivative::Rule(|it| {
+            let (g, value) = (it.cotangent(), &it.inputs[1]);
+            let at = PlaceAttrs::of(it.attrs);
+            let (starts, steps) = (&*at.starts().dims(), at.steps().as_slice());
+            let kept = it.needs[0].then(|| update(g, &crate::ops::zeros_like(value), starts, steps));
+            let taken = it.needs[1].then(|| {
+                let attrs = SliceAttrs::attrs(starts, &*value.dims(), steps);
+                apply1(SLICE.op(), &attrs, &[g])
+            });
+            smallvec![kept, taken]
+        }),
+        finite_derivatives: true,
+        batching: Batching::Rule(|it| {
+            it.apply(&it.fronted(&[("starts", Dim::new(0)), ("steps", Dim::new(1))]), &it.spread_all())
+        }),
+        body: None,
     },
 };
 

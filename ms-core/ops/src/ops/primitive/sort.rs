@@ -4,7 +4,8 @@ use super::slice::narrow;
 use crate::ops::core::axis::{named, refusal, stored_axis};
 use crate::ops::core::host::{Axis, dense, elements};
 use crate::ops::{
-    AxisAttrs, Batching, Cotangents, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, Vjp, normalize_axis,
+    AxisAttrs, Batching, Cotangents, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, TransformRules, Vjp,
+    normalize_axis,
 };
 use crate::tensor::{Array, AsTensor, DType, Element, OpInfo, Shape, Tensor, Type, apply, apply1, try_room};
 use ms_ir::error::{Code, Error, OrExhausted, OrRaise, called, raise};
@@ -37,16 +38,19 @@ pub static SORT: OpDef = OpDef {
         });
         Ok(smallvec![values, positions])
     },
-    derivative: Derivative::Rule(|it| scattered(it, SortAttrs::of(it.attrs).axis())),
-    finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Rule(|it| it.apply(&it.shifted("axis"), it.inputs)),
     lowering: Lowering::Library,
     samples: || {
         let of = |axis: usize, descending: bool| {
             Sample::new([SampleInput::f32(&[3, 4, 2], -2.0, 2.0)]).attrs(SortAttrs::attrs(axis, descending))
         };
         vec![of(1, false), of(2, true)]
+    },
+    transforms: &TransformRules {
+        derivative: Derivative::Rule(|it| scattered(it, SortAttrs::of(it.attrs).axis())),
+        finite_derivatives: true,
+        batching: Batching::Rule(|it| it.apply(&it.shifted("axis"), it.inputs)),
+        body: None,
     },
 };
 
@@ -81,10 +85,7 @@ pub static TOPK: OpDef = OpDef {
         });
         Ok(smallvec![values, positions])
     },
-    derivative: Derivative::Rule(|it| scattered(it, TopkAttrs::of(it.attrs).axis())),
-    finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Rule(|it| it.apply(&it.shifted("axis"), it.inputs)),
     lowering: Lowering::Library,
     samples: || {
         let of = |axis: usize, count: usize, descending: bool| {
@@ -92,6 +93,12 @@ pub static TOPK: OpDef = OpDef {
             Sample::new([SampleInput::f32(&[3, 4, 2], -2.0, 2.0)]).attrs(attrs)
         };
         vec![of(1, 3, false), of(2, 1, true), of(0, 3, true), of(1, 0, true)]
+    },
+    transforms: &TransformRules {
+        derivative: Derivative::Rule(|it| scattered(it, TopkAttrs::of(it.attrs).axis())),
+        finite_derivatives: true,
+        batching: Batching::Rule(|it| it.apply(&it.shifted("axis"), it.inputs)),
+        body: None,
     },
 };
 

@@ -1,6 +1,6 @@
 //! `tensor_move`: a copy.
 
-use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, TransformRules};
 use crate::tensor::OpInfo;
 use smallvec::smallvec;
 
@@ -10,10 +10,13 @@ pub static TENSOR_MOVE: OpDef = OpDef {
     info: OpInfo { number: 734, name: "tensor_move", attrs: &[] },
     infer: |_, inputs| Ok(smallvec![inputs[0].clone()]),
     eval: |_, inputs| Ok(smallvec![inputs[0].on_host()?.to_contiguous()]),
-    derivative: Derivative::Rule(|it| smallvec![Some(it.cotangent().clone())]),
-    finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Rule(|it| it.apply(it.attrs, it.inputs)),
     lowering: Lowering::Map(|_, _, x| x[0]),
     samples: || vec![Sample::new([SampleInput::f32(&[3, 2], -2.0, 2.0)])],
+    transforms: &TransformRules {
+        derivative: Derivative::Rule(|it| smallvec![Some(it.cotangent().clone())]),
+        finite_derivatives: true,
+        batching: Batching::Rule(|it| it.apply(it.attrs, it.inputs)),
+        body: None,
+    },
 };

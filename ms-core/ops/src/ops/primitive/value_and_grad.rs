@@ -1,7 +1,7 @@
 //! `value_and_grad`: a region with its gradients, until it is expanded.
 
 use crate::ops::core::regions::{check_operands, output_types};
-use crate::ops::{Batching, Control, Derivative, Effects, Lowering, OpDef, RegionRule, TransformNode};
+use crate::ops::{Batching, Control, Derivative, Effects, Lowering, OpDef, RegionRule, TransformNode, TransformRules};
 use crate::tensor::{AttrRange, OpInfo};
 use ms_ir::Graph;
 use ms_ir::error::{Code, Error, Result};
@@ -17,10 +17,7 @@ pub static VALUE_AND_GRAD: OpDef = OpDef {
     info: OpInfo { number: 701, name: "value_and_grad", attrs: ValueAndGradAttrs::DECLARED },
     infer: |_, _| Err(refuse("the types are those of the graph that is differentiated")),
     eval: |_, _| Err(refuse("it is evaluated with the graph that is differentiated")),
-    derivative: Derivative::None("it is expanded before it is differentiated"),
-    finite_derivatives: false,
     effects: Effects::REGIONS,
-    batching: Batching::Derived,
     lowering: Lowering::Regions(RegionRule {
         count: 1,
         control: |attrs| {
@@ -44,6 +41,12 @@ pub static VALUE_AND_GRAD: OpDef = OpDef {
         eval: |_, _, _| Err(refuse("it is expanded before it is evaluated")),
     }),
     samples: Vec::new,
+    transforms: &TransformRules {
+        derivative: Derivative::None("it is expanded before it is differentiated"),
+        finite_derivatives: false,
+        batching: Batching::Derived,
+        body: None,
+    },
 };
 
 /// Checks that the operands `wrt` and the first `results` outputs of a differentiated graph exist.

@@ -1,9 +1,9 @@
 //! `while`: a loop with a computed condition.
 
 use super::scan::stack_rows;
-use crate::ops::core::evaluate::evaluate_graph;
 use crate::ops::core::regions::{check_carries, check_condition, check_operands, output_types};
-use crate::ops::{Arrays, Batching, Control, Derivative, Effects, Loop, Lowering, OpDef, RegionRule};
+use crate::ops::evaluate_graph;
+use crate::ops::{Arrays, Batching, Control, Derivative, Effects, Loop, Lowering, OpDef, RegionRule, TransformRules};
 use crate::tensor::{Array, Attrs, DType, Dim, OpInfo, Type};
 use ms_ir::error::{Code, Error};
 
@@ -19,10 +19,7 @@ pub static WHILE: OpDef = OpDef {
     info: OpInfo { number: 703, name: "while", attrs: WhileAttrs::DECLARED },
     infer: |_, _| Err(Error::new(Code::Argument, "the types of a `while` are those of its regions")),
     eval: |_, _| Err(Error::new(Code::Argument, "a `while` is evaluated with its regions")),
-    derivative: Derivative::None("its derivative is that of its regions"),
-    finite_derivatives: false,
     effects: Effects::REGIONS,
-    batching: Batching::Derived,
     lowering: Lowering::Regions(RegionRule {
         count: 2,
         control: |attrs| Control::Loop(Loop::repeat(WhileAttrs::of(attrs).carries())),
@@ -68,6 +65,12 @@ pub static WHILE: OpDef = OpDef {
         },
     }),
     samples: Vec::new,
+    transforms: &TransformRules {
+        derivative: Derivative::None("its derivative is that of its regions"),
+        finite_derivatives: false,
+        batching: Batching::Derived,
+        body: None,
+    },
 };
 
 attributes! {

@@ -3,7 +3,9 @@
 use super::slice::SLICE;
 use super::slice_update::update;
 use super::window::{MOST_DILATED, Window};
-use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, SliceAttrs, full_of, reshape};
+use crate::ops::{
+    Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, SliceAttrs, TransformRules, full_of, reshape,
+};
 use crate::tensor::{AttrRange, Attrs, Dim, Dims, Layout, OpInfo, Shape, Strides, Tensor, Type, apply1};
 use ms_ir::error::{Code, Error, Result};
 use smallvec::{SmallVec, smallvec};
@@ -27,16 +29,7 @@ pub static WINDOWS: OpDef = OpDef {
     eval: |attrs, inputs| {
         Ok(smallvec![inputs[0].with_layout(view(attrs, inputs[0].layout())).on_host()?.to_contiguous()])
     },
-    derivative: Derivative::Rule(|it| {
-        let at = WindowsAttrs::of(it.attrs);
-        let x = &it.inputs[0];
-        let (axis, kernel) = (at.axis(), at.kernel().sizes());
-        let folded = fold(it.cotangent(), axis, x.rank(), &kernel, &at.window(), &x.dims()[axis..][..kernel.len()]);
-        smallvec![Some(folded)]
-    }),
-    finite_derivatives: true,
     effects: Effects::NONE,
-    batching: Batching::Rule(|it| it.apply(&it.shifted("axis"), it.inputs)),
     lowering: Lowering::View(|attrs, layout| Some(view(attrs, layout))),
     samples: || {
         let of = |x: &[usize], axis: usize, kernel: &[usize], stride: &[usize], dilation: &[usize]| {
@@ -47,6 +40,18 @@ pub static WINDOWS: OpDef = OpDef {
             of(&[2, 5, 3], 1, &[3], &[1], &[1]),
             of(&[4], 0, &[1], &[3], &[1]),
         ]
+    },
+    transforms: &TransformRules {
+        derivative: Derivative::Rule(|it| {
+            let at = WindowsAttrs::of(it.attrs);
+            let x = &it.inputs[0];
+            let (axis, kernel) = (at.axis(), at.kernel().sizes());
+            let folded = fold(it.cotangent(), axis, x.rank(), &kernel, &at.window(), &x.dims()[axis..][..kernel.len()]);
+            smallvec![Some(folded)]
+        }),
+        finite_derivatives: true,
+        batching: Batching::Rule(|it| it.apply(&it.shifted("axis"), it.inputs)),
+        body: None,
     },
 };
 

@@ -117,7 +117,8 @@ fn is_kept(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> b
 
 /// Runs an op on the device of the operands. The results are unshared arrays.
 fn run(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Result<Outputs> {
-    if let Lowering::Composite(body) = def.lowering
+    if let Lowering::Composite(_) = def.lowering
+        && let Some(body) = ops::transform_rules(def).composite()
         && !is_kept(def, call, operands)
     {
         return run_body(body, call);

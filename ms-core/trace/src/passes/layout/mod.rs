@@ -8,11 +8,11 @@ use ms_compile::optimize::{Pass, PassContext};
 use ms_compile::target::Contracted;
 use ms_ir::{Graph, Memo, Node, Reducer, Rewriter, ValueId, Values};
 use ms_ops::ops::{
-    self, AxisAttrs, AxisOrder, BROADCAST_TO, BroadcastToAttrs, CONCAT, Extents, FULL, ImageForm, ImageRule, Ints,
-    Lowering, OpDef, PERMUTE, PermuteAttrs, PlaceAttrs, RESHAPE, ReduceAttrs, ReshapeAttrs, SLICE, SLICE_UPDATE,
-    SliceAttrs, definition, full_node, literal_of,
+    self, AxisAttrs, AxisOrder, BROADCAST_TO, BroadcastToAttrs, CONCAT, Extents, FULL, ImageBody, ImageForm, ImageRule,
+    Ints, Lowering, OpBody, OpDef, PERMUTE, PermuteAttrs, PlaceAttrs, RESHAPE, ReduceAttrs, ReshapeAttrs, SLICE,
+    SLICE_UPDATE, SliceAttrs, definition, full_node, literal_of, transform_rules,
 };
-use ms_ops::tensor::{Attr, Attrs, Dim, Dims, Tensor, Type};
+use ms_ops::tensor::{Attr, Attrs, Dim, Dims, Type};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
@@ -52,17 +52,15 @@ pub fn has_contracted(graph: &Graph, context: &PassContext) -> bool {
         && graph.nodes().any(|(_, node)| contracted(graph, node, context).is_some())
 }
 
-/// Computes a convolution from its operands in an axis order.
-type ConvBody = fn(&Attrs, &[&Tensor], AxisOrder) -> Tensor;
-
 /// Returns the rule and the body of a node that is lowered to a contraction.
-fn contracted(graph: &Graph, node: &Node, context: &PassContext) -> Option<(&'static ImageRule, ConvBody)> {
+fn contracted(graph: &Graph, node: &Node, context: &PassContext) -> Option<(&'static ImageRule, ImageBody)> {
     let Lowering::OfImages(rule) = &definition(node.op).lowering else { return None };
-    let ImageForm::Convolution { geometry, body } = &rule.form else { return None };
+    let ImageForm::Convolution(geometry) = rule.form else { return None };
+    let Some(OpBody::Image(body)) = transform_rules(definition(node.op)).body else { return None };
     let types = types(graph, &node.inputs);
     let results = node.outputs.iter().map(|&it| graph.ty(it));
     let is_empty = types.iter().copied().chain(results).any(|it| it.dims.iter().any(|&dim| dim == 0));
-    (!is_empty && context.images.contracted.admits(&geometry(&node.attrs, &types))).then_some((rule, *body))
+    (!is_empty && context.images.contracted.admits(&geometry(&node.attrs, &types))).then_some((rule, body))
 }
 
 fn types<'g>(graph: &'g Graph, values: &[ValueId]) -> SmallVec<[&'g Type; 3]> {
@@ -148,7 +146,7 @@ impl Ordering<'_> {
     }
 
     /// Returns the contraction that replaces a convolution.
-    fn contraction(&mut self, node: &Node, operands: &[ValueId], rule: &ImageRule, body: ConvBody) -> Option<Values> {
+    fn contraction(&mut self, node: &Node, operands: &[ValueId], rule: &ImageRule, body: ImageBody) -> Option<Values> {
         let is_last = self.order == AxisOrder::ChannelsLast;
         let image = |(at, &value): (usize, &ValueId)| match is_last && rule.operands.contains(&at) {
             true => self.last_of(value),

@@ -114,7 +114,7 @@ impl Dispatcher for Tracer {
     }
 
     fn escape(&self, tensor: &Tensor) -> Option<Error> {
-        self.state.borrow().is_left_behind(tensor).then(|| left_behind("a tensor", tensor))
+        self.state.borrow().is_left_behind(tensor).then(|| left_behind("a tensor", &tensor.ty()))
     }
 
     fn mode(&self) -> DispatchMode {

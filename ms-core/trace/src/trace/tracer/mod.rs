@@ -188,7 +188,7 @@ impl Tracer {
     pub fn check_kept(&self, tensors: &mut [Tensor], name: &str, location: &'static Location<'static>) {
         for tensor in tensors.iter_mut().filter(|it| it.stamp() != 0 && !it.is_poisoned()) {
             if self.state.borrow().is_left_behind(tensor) {
-                self.report(left_behind(&format!("the tensor of {name}"), tensor).at(location));
+                self.report(left_behind(&format!("the tensor of {name}"), &tensor.ty()).at(location));
                 *tensor = self.poisoned(tensor.ty());
             }
         }
@@ -354,14 +354,14 @@ impl Tracer {
     /// Returns the value of `tensor` in the innermost graph.
     fn resolve(&self, state: &mut State, tensor: &Tensor) -> Result<ValueId> {
         if state.is_left_behind(tensor) {
-            return Err(left_behind("a tensor", tensor));
+            return Err(left_behind("a tensor", &tensor.ty()));
         }
         if let Some(traced) = tensor.as_traced() {
             let depth = state.frames.iter().position(|it| it.serial == traced.frame);
             return match depth {
                 Some(depth) if traced.trace == self.id() => Ok(state.import(depth, ValueId(traced.value))),
                 None if traced.trace == self.id() && state.regions.binary_search(&traced.frame).is_ok() => {
-                    Err(left_behind("a tensor", tensor))
+                    Err(left_behind("a tensor", &tensor.ty()))
                 }
                 _ => Err(escaped(traced)),
             };

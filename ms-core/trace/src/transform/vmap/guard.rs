@@ -14,7 +14,7 @@ pub(super) fn is_speculatable(graph: &Graph) -> bool {
     graph.nodes().all(|(_, node)| match Control::of(node) {
         None => {
             let def = ops::definition(node.op);
-            def.effects.are_speculatable() && def.finite_derivatives
+            def.effects.are_speculatable() && ops::transform_rules(def).finite_derivatives
         }
         Some(Control::Call { .. } | Control::Recompute | Control::CustomVjp(_)) => {
             node.regions.iter().all(|it| is_speculatable(it))

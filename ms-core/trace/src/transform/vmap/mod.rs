@@ -23,7 +23,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 /// The composites that are batched by the ops of their bodies, whichever operands have lanes.
-const IN_PARTS: fn(&OpDef) -> bool = |it| matches!(it.batching, Batching::Derived);
+const IN_PARTS: fn(&OpDef) -> bool = |it| matches!(ops::transform_rules(it).batching, Batching::Derived);
 
 /// Returns the graph that computes for all lanes what `graph` computes for one. `operands` and `results` flag the
 /// mapped ones. `graph` contains no transforms.

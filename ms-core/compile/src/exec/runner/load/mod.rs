@@ -13,8 +13,8 @@ use crate::lower::{
 };
 use ms_ir::data::{Array, Layout, MemorySpace, StreamKind, Type, with_stream};
 use ms_ir::error::Result;
+use ms_ir::op::{Lowering, definition};
 use ms_ir::{Kernel, Param, Role};
-use ms_ops::ops::{Lowering, definition};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;

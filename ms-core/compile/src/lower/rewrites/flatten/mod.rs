@@ -12,11 +12,11 @@ use crate::lower::rewrites::flat::{
     Access, Accesses, Check, CheckIndex, Flat, FlatNode, Kind, Origin, Source, ValueIndex,
 };
 use crate::target::Target;
+use ms_ir::check_positions;
 use ms_ir::data::{Attrs, DType, Layout, Literal, Scalar, Shape, Strides, Type};
 use ms_ir::error::{Code, Error, Result};
+use ms_ir::op::{Lowering, ReduceRule, definition};
 use ms_ir::{ContractionRanks, Graph, Inst, KernelBuilder, LaneAxis, Node, Scope, Val, ValueId, run_multiple};
-use ms_ops::ops::host::check_positions;
-use ms_ops::ops::{Lowering, ReduceRule, definition};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
 

@@ -5,7 +5,7 @@ mod body;
 
 pub use body::evaluate_body;
 
-use crate::ops::{Lowering, definition, evaluate_body_of};
+use crate::ops::{Lowering, definition, evaluate_body_of, transform_rules};
 use crate::tensor::{Array, Dispatcher, OpCall, Outputs, Parameter, Tensor, Type};
 use ms_ir::error::{Code, Error, Result};
 use smallvec::SmallVec;
@@ -38,7 +38,10 @@ impl Dispatcher for ReferenceDispatcher {
                 let body = |builder: &mut _, operands: &[_]| rule(call.attrs, builder, operands);
                 evaluate_body(body, results[0].dtype, &arrays).map(|it| SmallVec::from_elem(it, 1))
             }
-            (Self::Lowered, Lowering::Composite(body)) => evaluate_body_of(*self, *body, call.attrs, &arrays),
+            (Self::Lowered, Lowering::Composite(_)) => {
+                let body = transform_rules(def).composite().expect("a composite has a body");
+                evaluate_body_of(*self, body, call.attrs, &arrays)
+            }
             _ => (def.eval)(call.attrs, &arrays),
         };
         let outputs = outputs.map_err(name)?;

@@ -1,8 +1,8 @@
 //! Batching rules of convolutions. Lanes are merged into the batch axis if weights are shared, and into the groups of
 //! channels otherwise.
 
-use crate::ops::primitive::conv::with_groups;
-use crate::ops::{BatchedCall, CONV, ConvAttrs, ConvGradAttrs, move_axis, reshape};
+use super::attributes::{ConvAttrs, ConvGradAttrs, with_groups};
+use crate::ops::{BatchedCall, CONV, move_axis, reshape};
 use crate::tensor::{Attrs, Dim, Dims, Outputs, Tensor};
 use ms_ir::error::Result;
 use smallvec::smallvec;

@@ -288,13 +288,14 @@ impl Tape {
 impl Dispatcher for Tape {
     fn apply(&self, call: OpCall<'_>) -> Result<Outputs> {
         let def = ops::definition(call.op);
-        if let (ops::Derivative::Body, ops::Lowering::Composite(body)) = (&def.derivative, &def.lowering) {
-            return in_composite(&call, || ops::apply_body(&call, *body));
+        let rules = ops::transform_rules(def);
+        if let (ops::Derivative::Body, Some(body)) = (&rules.derivative, rules.composite()) {
+            return in_composite(&call, || ops::apply_body(&call, body));
         }
         let mut outputs = self.below.apply(call)?;
         let mut state = self.state.borrow_mut();
         let slots: SmallVec<[Option<Slot>; 3]> = call.inputs.iter().map(|it| state.slot(it)).collect();
-        let is_zero = matches!(def.derivative, ops::Derivative::Zero);
+        let is_zero = matches!(rules.derivative, ops::Derivative::Zero);
         if slots.iter().all(Option::is_none) || is_zero || !outputs.iter().any(|it| it.dtype().is_float()) {
             state.hide(&call, &outputs, &slots, true);
             return Ok(outputs);

@@ -1,7 +1,6 @@
 //! Applies algebraic identities that preserve every bit.
 
-use super::uniform::Uniform;
-use super::{Pass, PassContext};
+use ms_compile::optimize::{Pass, PassContext, Uniform};
 use ms_ir::data::{Attrs, DType, Literal, Op, Scalar};
 use ms_ir::{Graph, Node, Rewriter, Type, ValueId, Values, rewrite};
 use ms_ops::ops::{

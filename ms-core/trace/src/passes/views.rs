@@ -1,6 +1,6 @@
 //! Removes views and conversions without effect and combines others.
 
-use super::{Pass, PassContext};
+use ms_compile::optimize::{Pass, PassContext};
 use ms_ir::data::{DType, Dim, Dims, Kind, Op, Type};
 use ms_ir::{Graph, Node, Reducer, Rewriter, ValueId, Values, rewrite};
 use ms_ops::ops::{

@@ -1,13 +1,6 @@
 //! Control flow: how nodes run their regions.
 
-use super::Lowering;
-use crate::ops::{
-    CALL, CALL_NO_INLINE, CUSTOM_VJP, CustomVjp, IF, JVP, Lane, RECOMPUTE, SCAN, VALUE_AND_GRAD, VMAP, WHILE,
-    definition,
-};
-use crate::ops::{jvp, scan, value_and_grad, vmap, while_loop};
-use crate::tensor::{Attrs, Dim, Op};
-use ms_ir::Node;
+use crate::data::{Dim, Type};
 use std::ops::Range;
 
 /// The way in which a node runs its regions, with the attributes of its op.
@@ -67,41 +60,6 @@ pub enum Trips {
 }
 
 impl Control {
-    /// Returns the control of a node; `None` if the node has no regions.
-    #[inline]
-    pub fn of(node: &Node) -> Option<Self> {
-        if node.regions.is_empty() {
-            return None;
-        }
-        match &definition(node.op).lowering {
-            Lowering::Regions(rule) => Some((rule.control)(&node.attrs)),
-            _ => None,
-        }
-    }
-
-    /// Returns the op of such a node.
-    pub fn op(&self) -> Op {
-        match self {
-            Self::Call { inline: true } => CALL.op(),
-            Self::Call { inline: false } => CALL_NO_INLINE.op(),
-            Self::Recompute => RECOMPUTE.op(),
-            Self::Branch => IF.op(),
-            Self::Loop(at) => at.op(),
-            Self::CustomVjp(_) => CUSTOM_VJP.op(),
-            Self::TransformNode(it) => it.op(),
-        }
-    }
-
-    /// Returns the attributes of such a node.
-    pub fn attrs(&self) -> Attrs {
-        match self {
-            Self::Call { .. } | Self::Recompute | Self::Branch => Attrs::none(),
-            Self::Loop(at) => at.attrs(),
-            Self::CustomVjp(at) => at.attrs(),
-            Self::TransformNode(it) => it.attrs(),
-        }
-    }
-
     /// Returns the loop, if there is one.
     pub fn as_loop(&self) -> Option<Loop> {
         match self {
@@ -201,14 +159,6 @@ impl Loop {
     pub fn stacked(&self) -> usize {
         self.carries + usize::from(self.is_while())
     }
-
-    fn op(&self) -> Op {
-        if self.is_while() { WHILE.op() } else { SCAN.op() }
-    }
-
-    fn attrs(&self) -> Attrs {
-        if self.is_while() { while_loop::attrs(self) } else { scan::attrs(self) }
-    }
 }
 
 /// A transform of a function, with the attributes of its op.
@@ -249,25 +199,62 @@ impl TransformNode {
             Self::Vmap { .. } => false,
         }
     }
+}
 
-    fn op(&self) -> Op {
-        match self {
-            Self::ValueAndGrad { .. } => VALUE_AND_GRAD.op(),
-            Self::Jvp { .. } => JVP.op(),
-            Self::Vmap { .. } => VMAP.op(),
+/// The partition of the operands and results of a node with a custom VJP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CustomVjp {
+    /// The number of operands with gradients.
+    pub targets: usize,
+    /// The end of the operands of region 0.
+    pub captured: usize,
+    /// The number of results with gradients.
+    pub results: usize,
+    /// The number of backward slots that are threaded through.
+    pub slots: usize,
+}
+
+impl CustomVjp {
+    /// Returns the number of gradients that region 1 returns: one for each target and each slot.
+    pub fn gradients(&self) -> usize {
+        self.targets + self.slots
+    }
+
+    /// Returns the results that are backward slots.
+    pub fn slot_results(&self) -> Range<usize> {
+        self.results..self.results + self.slots
+    }
+}
+
+/// Whether an operand or a result of a `vmap` has a lane axis.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lane {
+    /// A value that all lanes share; a result that differs between lanes is an error.
+    Shared,
+    /// A value per lane, along the first axis.
+    Own,
+    /// A result that may differ between lanes, of which the largest element is returned: the state of a random
+    /// generator.
+    Furthest,
+}
+
+impl Lane {
+    /// Encodes the variant as an attribute.
+    pub const fn code(self) -> i64 {
+        self as i64
+    }
+
+    /// Decodes the variant of an attribute.
+    pub const fn of(code: i64) -> Self {
+        match code {
+            0 => Self::Shared,
+            1 => Self::Own,
+            _ => Self::Furthest,
         }
     }
 
-    fn attrs(&self) -> Attrs {
-        match self {
-            Self::ValueAndGrad { wrt, results, seeded } => {
-                value_and_grad::ValueAndGradAttrs::attrs(&wrt[..], *results, *seeded)
-            }
-            Self::Jvp { wrt, results } => jvp::JvpAttrs::attrs(&wrt[..], *results),
-            Self::Vmap { size, operands, results } => {
-                let codes = |lanes: &[Lane]| lanes.iter().map(|it| it.code()).collect::<Vec<i64>>();
-                vmap::VmapAttrs::attrs(*size, &codes(operands)[..], &codes(results)[..])
-            }
-        }
+    /// Returns the type for all lanes from the type for one.
+    pub fn spread(self, ty: &Type, lanes: Dim) -> Type {
+        if self == Self::Own { ty.stacked(lanes) } else { ty.clone() }
     }
 }

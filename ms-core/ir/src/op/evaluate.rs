@@ -1,9 +1,9 @@
 //! Reference evaluation of graphs by the `eval` of each node's op.
 
-use crate::ops::{Arrays, Lowering, definition};
-use crate::tensor::Array;
-use ms_ir::error::{Code, Error, Result, in_op};
-use ms_ir::{Graph, Node};
+use super::{Arrays, Lowering, definition};
+use crate::data::Array;
+use crate::error::{Code, Error, Result, in_op};
+use crate::{Graph, Node};
 
 /// Evaluates a node on its operands.
 ///
@@ -34,7 +34,7 @@ pub fn evaluate_graph(graph: &Graph, inputs: &[&Array]) -> Result<Vec<Array>> {
         values[id.0 as usize] = Some(input.clone());
     }
     for (_, node) in graph.nodes() {
-        let of = |id: &ms_ir::ValueId| values[id.0 as usize].as_ref().expect("nodes are in running order");
+        let of = |id: &crate::ValueId| values[id.0 as usize].as_ref().expect("nodes are in running order");
         let operands: Vec<&Array> = node.inputs.iter().map(of).collect();
         let results = evaluate_node(node, &operands).map_err(|error| match node.location {
             Some(location) => error.at(location),

@@ -1,8 +1,7 @@
 //! Floating-point operations of an op.
 
-use super::composite::{body_has_product, flops_of_body};
-use crate::ops::{CONV, CONV_INPUT_GRAD, CONV_WEIGHT_GRAD, ImageForm, Lowering, definition};
-use crate::tensor::{Attrs, Op, Type};
+use super::{CompositeRule, ConvResult, ImageForm, ImageRule, Lowering, definition};
+use crate::data::{Attrs, Op, Type};
 
 /// Counts the floating-point operations of an op on these types.
 ///
@@ -29,17 +28,16 @@ pub fn flops(op: Op, attrs: &Attrs, inputs: &[&Type], outputs: &[Type]) -> u64 {
             let summed = rank.saturating_sub(ranks(attrs, rank).k)..rank;
             2 * numel(&outputs[0]) * summed.map(|it| axis(inputs[0], it)).product::<u64>()
         }
-        Lowering::OfImages(_) => {
+        Lowering::OfImages(ImageRule { form: ImageForm::Convolution(geometry), .. }) => {
             // Each output element costs one multiply-add for each weight of its channel.
-            let (output, weight) = match op {
-                it if it == CONV.op() => (&outputs[0], inputs[1]),
-                it if it == CONV_INPUT_GRAD.op() => (inputs[0], inputs[1]),
-                it if it == CONV_WEIGHT_GRAD.op() => (inputs[1], &outputs[0]),
-                _ => return 0,
+            let (output, weight) = match geometry(attrs, inputs).result {
+                ConvResult::Output => (&outputs[0], inputs[1]),
+                ConvResult::InputGradient => (inputs[0], inputs[1]),
+                ConvResult::WeightGradient => (inputs[1], &outputs[0]),
             };
             2 * numel(output) * numel(weight) / axis(weight, 0)
         }
-        Lowering::Composite(body) => flops_of_body(*body, attrs, inputs),
+        Lowering::Composite(CompositeRule { flops, .. }) => flops(attrs, inputs),
         _ => 0,
     }
 }
@@ -49,8 +47,8 @@ pub fn flops(op: Op, attrs: &Attrs, inputs: &[&Type], outputs: &[Type]) -> u64 {
 pub fn has_product(op: Op, attrs: &Attrs, inputs: &[&Type]) -> bool {
     match &definition(op).lowering {
         Lowering::Contraction(_) => true,
-        Lowering::OfImages(rule) => matches!(rule.form, ImageForm::Convolution { .. }),
-        Lowering::Composite(body) => body_has_product(*body, attrs, inputs),
+        Lowering::OfImages(rule) => matches!(rule.form, ImageForm::Convolution(_)),
+        Lowering::Composite(rule) => (rule.has_product)(attrs, inputs),
         _ => false,
     }
 }

@@ -1,11 +1,11 @@
 //! The definition of an op.
 
-use crate::ops::Batching;
-use crate::ops::{Body, Control, Effects, ImageForm, ImageRule, Part, Sample};
-use crate::tensor::{Array, Attrs, DType, Layout, Literal, Op, OpInfo, Tensor, Type};
-use ms_ir::error::Result;
-use ms_ir::{ContractionRanks, Graph, KernelBuilder, Precision, Reducer, Val};
+use super::{Control, Effects, ImageForm, ImageRule, Sample};
+use crate::data::{Array, Attrs, DType, Layout, Literal, Op, OpInfo, Type};
+use crate::error::Result;
+use crate::{ContractionRanks, Graph, KernelBuilder, Precision, Reducer, Val};
 use smallvec::SmallVec;
+use std::any::Any;
 use std::sync::Arc;
 
 /// The types of an op's results.
@@ -14,10 +14,12 @@ pub type Types = SmallVec<[Type; 1]>;
 /// An op's results.
 pub type Arrays = SmallVec<[Array; 1]>;
 
-/// Gradients of the inputs; `None` for an input without one.
-pub type Cotangents = SmallVec<[Option<Tensor>; 3]>;
-
 /// The definition of an op: all knowledge that the compiler has of it.
+///
+/// The rules that differentiate and batch the op speak of tensors, which this crate does not know. [`transforms`] refers
+/// to them, and only the crate that defines the op reads it.
+///
+/// [`transforms`]: Self::transforms
 pub struct OpDef {
     /// The number, the name and the attributes.
     pub info: OpInfo,
@@ -26,55 +28,14 @@ pub struct OpDef {
     /// The reference evaluation: slow, independent of the lowering, and the oracle of tests. `infer` has accepted the
     /// operands; results are row-major.
     pub eval: fn(&Attrs, &[&Array]) -> Result<Arrays>,
-    /// The derivative.
-    pub derivative: Derivative,
-    /// Whether the derivatives of every order are finite at all finite operands. Otherwise the zero gradient of an
-    /// unused result may become NaN.
-    pub finite_derivatives: bool,
     /// The side effects of the op.
     pub effects: Effects,
-    /// The batching rule.
-    pub batching: Batching,
     /// The lowering rule.
     pub lowering: Lowering,
     /// Operands for generated tests; never empty.
     pub samples: fn() -> Vec<Sample>,
-}
-
-/// The derivative of an op.
-pub enum Derivative {
-    /// A vector-Jacobian product, written against [`Tensor`], for the tape and for graphs.
-    Rule(fn(&Vjp<'_>) -> Cotangents),
-    /// A rule for an op that reads elements of its first operand, is linear in it, and has no other gradient. The rule
-    /// returns the gradient of these elements with their position.
-    Read(fn(&Vjp<'_>) -> Part),
-    /// The derivative of a composite's body: the ops of the body are differentiated instead.
-    Body,
-    /// Zero: the op is constant almost everywhere.
-    Zero,
-    /// No derivative, for this reason.
-    None(&'static str),
-}
-
-/// The arguments of a derivative rule.
-pub struct Vjp<'a> {
-    /// The attributes of the node.
-    pub attrs: &'a Attrs,
-    /// The operands.
-    pub inputs: &'a [Tensor],
-    /// The results.
-    pub outputs: &'a [Tensor],
-    /// The gradients of the results, `None` for a result without one. At least one is `Some`.
-    pub cotangents: &'a [Option<Tensor>],
-    /// Whether each operand needs a gradient; a rule may omit the others.
-    pub needs: &'a [bool],
-}
-
-impl Vjp<'_> {
-    /// Returns the gradient of the only result.
-    pub fn cotangent(&self) -> &Tensor {
-        self.cotangents[0].as_ref().expect("a rule runs only if a result has a gradient")
-    }
+    /// The rules of transforms, in the type of the crate that defines the op.
+    pub transforms: &'static (dyn Any + Send + Sync),
 }
 
 /// The lowering rule of an op.
@@ -84,7 +45,7 @@ pub enum Lowering {
     Map(fn(&Attrs, &mut KernelBuilder, &[Val]) -> Val),
     /// A function of the index: builds the body for one element of the result from its index along each axis (i64). The
     /// argument is the dtype of the result. The op has no operands. The body does not depend on attributes that are
-    /// [sizes](crate::tensor::AttrKind).
+    /// [sizes](crate::data::AttrKind).
     Generate(fn(&Attrs, &mut KernelBuilder, &[Val], DType) -> Val),
     /// A function of the row-major position (i64) of an element in the result. Builds the body for one element from
     /// this position and all elements of the operands, in this order. The body does not depend on attributes that are
@@ -94,7 +55,7 @@ pub enum Lowering {
     Reduce(ReduceRule),
     /// A gather of slices of the first operand at the positions in the second one, which is of integers. The attributes
     /// determine the axis, and the axes of the second operand replace it. Negative positions count from the end. A
-    /// position out of range is an error, see [`check_positions`](crate::ops::host::check_positions).
+    /// position out of range is an error, see [`check_positions`](crate::check_positions).
     Gather(fn(&Attrs) -> usize),
     /// A view of the first operand's memory; `None` if the view needs a row-major operand.
     View(fn(&Attrs, &Layout) -> Option<Layout>),
@@ -116,9 +77,8 @@ pub enum Lowering {
     Update,
     /// The operands as slices of the only result: returns the layout of each operand in it.
     Slices(SliceRule),
-    /// The ops that the body applies, unless the composite is native to the target
-    /// (`Target::keeps`).
-    Composite(Body),
+    /// The ops of a body, unless the composite is native to the target (`Target::keeps`).
+    Composite(CompositeRule),
     /// Execution of the node's regions: calls and control flow. The definition's `infer` and `eval` have no access to
     /// regions and return errors.
     Regions(RegionRule),
@@ -129,10 +89,18 @@ impl Lowering {
     /// matrix products. Other ops have the same bits in every precision, so they run in strict precision.
     pub fn library_precision(&self, of_code: Precision) -> Precision {
         match self {
-            Self::OfImages(ImageRule { form: ImageForm::Convolution { .. }, .. }) => of_code,
+            Self::OfImages(ImageRule { form: ImageForm::Convolution(_), .. }) => of_code,
             _ => Precision::Strict,
         }
     }
+}
+
+/// The properties of a composite's body.
+pub struct CompositeRule {
+    /// Counts the [floating-point operations](super::flops) of the body on operands of these types.
+    pub flops: fn(&Attrs, &[&Type]) -> u64,
+    /// Whether the body applies a [product](super::has_product) to operands of these types.
+    pub has_product: fn(&Attrs, &[&Type]) -> bool,
 }
 
 /// Returns the layout of each operand, of these shapes, in a result of this row-major layout.
@@ -170,19 +138,6 @@ pub struct ReduceRule {
 }
 
 impl OpDef {
-    /// Returns the gradients of the operands by the op's rule; `None` if it has none.
-    pub fn pull(&self, vjp: &Vjp<'_>) -> Option<Cotangents> {
-        match self.derivative {
-            Derivative::Rule(rule) => Some(rule(vjp)),
-            Derivative::Read(rule) => {
-                let mut all = SmallVec::from_elem(None, vjp.inputs.len());
-                all[0] = Some(Part::sum(None, &[rule(vjp)]));
-                Some(all)
-            }
-            Derivative::Body | Derivative::Zero | Derivative::None(_) => None,
-        }
-    }
-
     /// Returns the handle of the op.
     #[inline]
     pub const fn op(&'static self) -> Op {

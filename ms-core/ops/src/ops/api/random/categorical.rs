@@ -1,6 +1,6 @@
 //! Categorical sampling: `categorical` from logits, `multinomial` from weights.
 
-use super::random::{Generator, default_generator};
+use super::generator::{Generator, default_generator};
 use crate::ops::core::axis::refusal;
 use crate::ops::primitive::class_weights::weights;
 use crate::ops::{cast, cumsum, expand_dims, keepdims, select, sum, topk};

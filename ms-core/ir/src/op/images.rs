@@ -1,7 +1,7 @@
 //! Ops on NCHW and NHWC images: their layouts, and convolutions as contractions.
 
-use crate::ops::Window;
-use crate::tensor::{Attrs, Dim, Shape, Tensor, Type};
+use super::Window;
+use crate::data::{Attrs, Dim, Shape, Type};
 use smallvec::SmallVec;
 
 /// The order of the axes of images.
@@ -61,13 +61,8 @@ pub struct ImageRule {
 /// The implementation of an op in another axis order.
 pub enum ImageForm {
     /// A convolution, its backward-data or its backward-weights: other ops, with one contraction over the kernel taps.
-    Convolution {
-        /// Returns the geometry from the attributes and the types of the operands.
-        geometry: fn(&Attrs, &[&Type]) -> ConvGeometry,
-        /// Computes the result, where the images among operands and result have the given order. It has the bits of the
-        /// op in [strict](ms_ir::Precision::Strict) precision.
-        body: fn(&Attrs, &[&Tensor], AxisOrder) -> Tensor,
-    },
+    /// The function returns the geometry from the attributes and the types of the operands.
+    Convolution(fn(&Attrs, &[&Type]) -> ConvGeometry),
     /// Pooling: returns the attributes of the same op with the channel axis, of the given size, as the last axis of its
     /// windows.
     Pooling(fn(&Attrs, Dim) -> Attrs),

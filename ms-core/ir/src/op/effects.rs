@@ -1,8 +1,5 @@
 //! Side effects of ops.
 
-use crate::ops::definition;
-use ms_ir::{Graph, subgraphs};
-
 /// The side effects of an op, as a set.
 ///
 /// Results depend only on operands, whatever the effects: random numbers are functions of a state, and values of slots
@@ -52,10 +49,4 @@ impl Effects {
     pub const fn act_on_host(self) -> bool {
         self.any_of(Self::HOST) || self.any_of(Self::ORDERED) && !self.any_of(Self::REFUSES)
     }
-}
-
-/// Whether a node of the graph or of its subgraphs has one of these effects.
-pub fn has_effect(graph: &Graph, effects: Effects) -> bool {
-    let has = |graph: &Graph| graph.nodes().any(|(_, node)| definition(node.op).effects.any_of(effects));
-    has(graph) || subgraphs(graph).into_iter().any(|it| has(it))
 }

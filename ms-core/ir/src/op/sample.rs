@@ -1,7 +1,7 @@
 //! Samples of operands for generated tests.
 
-use crate::tensor::{Array, Attrs, DType, Element, Scalar};
-use ms_ir::with_element;
+use crate::data::{Array, Attrs, DType, Element, Scalar};
+use crate::with_element;
 
 /// A set of operands for generated tests of an op.
 #[derive(Clone, Debug)]

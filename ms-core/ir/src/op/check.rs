@@ -1,0 +1,151 @@
+//! The verifier of graphs: their structure, and every node against its op's definition.
+
+use super::{Lowering, OpDef, Regions, Types, by_number, definition};
+use crate::data::{Attrs, Dim, Op, Type};
+use crate::error::{Code, Error, Result};
+use crate::{Graph, Node, defects, subgraphs, verify_structure, verify_structure_of_one};
+use rustc_hash::FxHashMap;
+use std::ops::RangeInclusive;
+
+/// Infers the types of an op's results from its attributes, its regions and the types of its operands. Attributes are
+/// checked against their declarations before any rule of the op reads them.
+///
+/// # Errors
+/// The errors of [`AttrInfo::check`](crate::data::AttrInfo::check) and of the op's type rule.
+pub fn infer(def: &OpDef, attrs: &Attrs, regions: &Regions, inputs: &[&Type]) -> Result<Types> {
+    let in_ranges = || def.info.attrs.iter().zip(attrs.as_slice()).try_for_each(|(info, attr)| info.check(attr));
+    let results = in_ranges().and_then(|()| match &def.lowering {
+        Lowering::Regions(rule) if regions.len() == rule.count => (rule.infer)(attrs, regions, inputs),
+        // The type rule of such an op is an error without regions.
+        Lowering::Regions(_) => (def.infer)(attrs, inputs),
+        _ => inputs.iter().try_for_each(|it| known_size(it)).and_then(|()| (def.infer)(attrs, inputs)),
+    });
+    let sized = |results: Types| results.iter().try_for_each(Type::check_size).map(|()| results);
+    results
+        .and_then(sized)
+        .map_err(|error| error.with_op(def.name()).with_operands(inputs.iter().map(|it| it.to_string())))
+}
+
+fn known_size(ty: &Type) -> Result<()> {
+    match ty.dims.contains(&Dim::DYNAMIC) {
+        false => Ok(()),
+        true => Err(Error::new(Code::Shape, format!("{ty} has a size that only running decides"))),
+    }
+}
+
+/// Verifies a graph and its subgraphs. Checks the structure (see [`verify_structure`]), and every node against the
+/// definition of its op, including the inferred types of its results.
+///
+/// # Errors
+/// [`Code::Verify`] with all defects. Types are checked only if the structure is valid.
+pub fn verify(graph: &Graph) -> Result<()> {
+    verify_structure(graph)?;
+    let mut found = Vec::new();
+    let mut operands = FxHashMap::default();
+    for region in subgraphs(graph) {
+        check(region, &mut operands, &mut found);
+    }
+    check(graph, &mut operands, &mut found);
+    defects(graph, found)
+}
+
+/// Applies [`verify`] to a graph without its subgraphs.
+///
+/// # Errors
+/// [`Code::Verify`] with all defects.
+pub fn verify_one(graph: &Graph) -> Result<()> {
+    verify_structure_of_one(graph)?;
+    let mut found = Vec::new();
+    check(graph, &mut FxHashMap::default(), &mut found);
+    defects(graph, found)
+}
+
+/// Returns the numbers of operands that the rules of an op accept, derived from its samples. An op checks the number
+/// itself if it has no maximum, or depends on attributes and regions.
+pub fn operand_counts(def: &OpDef) -> RangeInclusive<usize> {
+    let samples = (def.samples)();
+    let counts = || samples.iter().map(|it| it.inputs.len());
+    let is_bounded = match &def.lowering {
+        // The attributes of such an op may determine the number, and then samples differ.
+        Lowering::Map(_) => counts().min() == counts().max(),
+        Lowering::Composite(_)
+        | Lowering::Contraction(_)
+        | Lowering::Gather(_)
+        | Lowering::Generate(_)
+        | Lowering::OfImages(_)
+        | Lowering::Position(_)
+        | Lowering::Reduce(_) => true,
+        _ => false,
+    };
+    let most = counts().max().filter(|_| is_bounded).unwrap_or(usize::MAX);
+    counts().min().unwrap_or(0)..=most
+}
+
+fn check(graph: &Graph, operands: &mut FxHashMap<u16, RangeInclusive<usize>>, found: &mut Vec<Error>) {
+    let sizes = graph.inputs().iter().map(|&it| graph.ty(it).check_size());
+    found.extend(sizes.filter_map(Result::err).map(|error| error.within(format!("`@{}`", graph.name()))));
+    for (id, node) in graph.nodes() {
+        if let Err(error) = check_node(graph, node, operands) {
+            let at = format!("`@{}`, node {}", graph.name(), id.0);
+            let error = error.with_op(node.op.name()).within(at);
+            found.push(match node.location {
+                Some(location) => error.at(location),
+                None => error,
+            });
+        }
+    }
+}
+
+fn check_node(graph: &Graph, node: &Node, operands: &mut FxHashMap<u16, RangeInclusive<usize>>) -> Result<()> {
+    let Some(def) = by_number(node.op.number()) else {
+        return refuse(format!("no op has number {}", node.op.number()));
+    };
+    let counts = operands.entry(node.op.number()).or_insert_with(|| operand_counts(def));
+    let inputs: Vec<&Type> = node.inputs.iter().map(|&id| graph.ty(id)).collect();
+    let outputs: Vec<Type> = node.outputs.iter().map(|&id| graph.ty(id).clone()).collect();
+    fits_def(def, counts, &node.attrs, &node.regions, &inputs, &outputs)
+}
+
+/// Checks that attributes and regions have the kinds that an op declares, and that results have the types that it
+/// infers for these operands.
+///
+/// # Errors
+/// [`Code::Verify`], or the errors of the op.
+pub fn fits(op: Op, attrs: &Attrs, regions: &Regions, inputs: &[&Type], outputs: &[Type]) -> Result<()> {
+    let def = definition(op);
+    fits_def(def, &operand_counts(def), attrs, regions, inputs, outputs)
+}
+
+fn fits_def(
+    def: &OpDef,
+    operands: &RangeInclusive<usize>,
+    attrs: &Attrs,
+    regions: &Regions,
+    inputs: &[&Type],
+    outputs: &[Type],
+) -> Result<()> {
+    let wanted = match &def.lowering {
+        Lowering::Regions(rule) => rule.count,
+        _ => 0,
+    };
+    if regions.len() != wanted {
+        return refuse(format!("{} regions, not {wanted}", regions.len()));
+    }
+    if attrs.as_slice().len() != def.info.attrs.len() {
+        let names: Vec<&str> = def.info.attrs.iter().map(|it| it.name).collect();
+        return refuse(format!("{} attributes for the names {names:?}", attrs.as_slice().len()));
+    }
+    if !operands.contains(&inputs.len()) {
+        let bound = if inputs.len() < *operands.start() { operands.start() } else { operands.end() };
+        return refuse(format!("{} operands, not {bound}", inputs.len()));
+    }
+    let wanted = infer(def, attrs, regions, inputs)?;
+    if !outputs.iter().eq(&wanted) {
+        return refuse(format!("results are {outputs:?}, but the op gives {wanted:?}"));
+    }
+    Ok(())
+}
+
+fn refuse(message: String) -> Result<()> {
+    Err(Error::new(Code::Verify, message))
+}
