@@ -1,9 +1,8 @@
 //! Defines the interface between the plan runner and the device that runs its steps.
 
-use super::watch::KernelView;
 use ms_ir::data::{Array, Attrs, DType, Layout, MemorySpace, Op, Shape, Storage, Type};
 use ms_ir::error::{Code, Error, Result, in_op};
-use ms_ir::{Contraction, LoopWords, Precision};
+use ms_ir::{Contraction, Kernel, LoopWords, Precision};
 use ms_ops::ops::host::check_positions;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -47,15 +46,6 @@ pub unsafe trait Driver: Send + Sync {
     /// value may fail. Otherwise [`launch`](Driver::launch), [`copy`](Driver::copy) and the reads do not fail. A queued
     /// driver has device memory, which is freed in stream order.
     const QUEUED: bool;
-
-    /// Whether the runner calls [`Driver::at_step`] before each step.
-    const WATCHED: bool = false;
-
-    /// Announces the next step by its routine's name and its number there. Called only if the driver is
-    /// [profiled](Driver::WATCHED).
-    fn at_step(&self, commands: &mut Self::Commands, routine: &Arc<str>, step: usize) {
-        let _ = (commands, routine, step);
-    }
 
     /// Returns a kernel and its machine code for profiles; `None` if they are not known.
     fn view<'k>(&self, kernel: &'k Self::Kernel) -> Option<KernelView<'k>> {
@@ -278,6 +268,15 @@ pub unsafe trait Driver: Send + Sync {
     /// # Errors
     /// The errors of the device; then none of the steps runs.
     fn submit(&self, commands: &mut Self::Commands) -> Result<()>;
+}
+
+/// A kernel of a driver.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelView<'a> {
+    /// The kernel.
+    pub kernel: &'a Kernel,
+    /// The machine code, if there is any.
+    pub code: Option<&'a [u8]>,
 }
 
 /// A call of a kernel.

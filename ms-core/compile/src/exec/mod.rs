@@ -12,14 +12,13 @@ mod work;
 
 pub use backend::{Backend, BackendEntry, Donation, Executable, StepCode, backend, host_backend, unavailable};
 pub use driver::{
-    Accepted, Check, ContractionOperand, Driver, EpilogueCall, EpilogueWords, KernelLaunch, LibraryCall, MemoryView,
+    Accepted, Check, ContractionOperand, Driver, EpilogueCall, EpilogueWords, KernelLaunch, KernelView, LibraryCall,
+    MemoryView,
 };
 pub use program::{Artifact, CompileOptions, Interface, MachineCode, PlanProgram, PlanReport, Program, StoredProgram};
 pub use reference::reference;
 pub use roof::{Exceeded, Roof};
 pub use runner::{PlanExecutable, stored_program};
 pub use waits::Waits;
-pub use watch::{
-    KernelCopy, KernelView, Record, Records, count_reference, is_watched, locate, record_op, records_so_far, watched,
-};
+pub use watch::{KernelCopy, Record, Records, count_reference, is_watched, locate, record_op, records_so_far, watched};
 pub use work::{Work, op_name};
