@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The circles that each crate may still have. A new one is a violation, and one less must be removed from the list.
 const CIRCLES: [(&str, usize); 7] = [
-    ("ms-core/ir/src", 3),
+    ("ms-core/ir/src", 0),
     ("ms-core/ops/src", 0),
-    ("ms-core/compile/src", 1),
-    ("ms-core/trace/src", 4),
-    ("ms-core/runtime/src", 4),
+    ("ms-core/compile/src", 0),
+    ("ms-core/trace/src", 0),
+    ("ms-core/runtime/src", 0),
     ("ms-backends/x64/src", 4),
     ("ms-backends/cpu/src", 1),
 ];

@@ -51,7 +51,7 @@ fn check(sources: &[Source], violations: impl Fn(&[Source]) -> Vec<String>, plan
 }
 
 /// The crates in the folder `ms-core`, in order, with their modules: each crate depends only on earlier ones, and each
-/// module imports only earlier ones. The modules of `ir` beside `error` and `environment` are one circle of files.
+/// module imports only earlier ones. The modules of `ir` beside `error` and `environment` are one room.
 const CRATES: [(&str, &[&str]); 5] = [
     ("ir", &["error", "environment", "data"]),
     ("compile", &["target", "optimize", "lower", "exec"]),

@@ -1,8 +1,27 @@
 //! Data of the `ms` compiler: errors, environment variables, arrays on devices, graphs of tensor ops, kernels of scalar
 //! instructions, and what the compiler reads of an op.
 //!
-//! **Invariant:** this crate names no op, no `Tensor` and no device. Tests:
-//! `ops_are_named_in_ops_and_in_the_listed_files` and `the_compiler_names_no_tensor` in `tests/architecture/main.rs`.
+//! Modules in order: [`error`], [`environment`], [`data`]. The others are one room: graphs, kernels, their text and
+//! their stored form, and the compiler's half of an op's definition ([`op`]).
+//!
+//! **Invariant:** Nothing here names an op or `Tensor`. Tests: `ops_are_named_in_ops_and_in_the_listed_files` and
+//! `the_compiler_names_no_tensor` in `tests/architecture/main.rs`.
+//!
+//! **Invariant:** Nothing here names a backend. Test: `the_core_names_no_backend` in `tests/architecture/main.rs`.
+//!
+//! **Invariant:** Files form no circle of imports. Test: `files_form_no_new_circle` in `tests/architecture/circles.rs`.
+//!
+//! **Invariant:** The verifier collects all defects of a graph, not only the first. Test: `all_defects_are_listed` in
+//! `verify.rs`.
+//!
+//! **Invariant:** Canonical bytes survive the text form. Test: `random_graphs_keep_their_bytes_through_text` in
+//! `canonical.rs`.
+//!
+//! **Invariant:** Truncated and invalid bytes read as `None`. Tests: `what_is_written_is_read` and
+//! `other_bytes_are_no_value` in `stored/mod.rs`.
+//!
+//! **Invariant:** The host never dereferences a device address. Test: `the_host_cannot_access_the_memory` in
+//! `ms-backends/sim/tests/device.rs`.
 
 #![cfg_attr(ms_sanitize, feature(sanitize))]
 

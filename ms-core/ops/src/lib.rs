@@ -3,9 +3,22 @@
 //! The definition of an op has two halves. [`OpDef`](ops::OpDef) in `ms-ir` is what the compiler reads, and
 //! [`TransformRules`](ops::TransformRules) is what transforms read. The file of an op declares both.
 //!
-//! **Invariant:** no module outside of [`ops`] compares with a single op, except for a list that a test holds.
+//! **Invariant:** Files form no circle of imports. Test: `files_form_no_new_circle` in `tests/architecture/circles.rs`.
 //!
-//! **Invariant:** files form no circle of imports. Test: `files_form_no_new_circle` in `tests/architecture/circles.rs`.
+//! **Invariant:** No module outside of [`ops`] names an op, except the files of a list. Test:
+//! `ops_are_named_in_ops_and_in_the_listed_files` in `tests/architecture/main.rs`.
+//!
+//! **Invariant:** Adding a primitive touches its file and the list in `ops/primitive/mod.rs`. Test:
+//! `adding_an_op_touches_one_file` in `tests/architecture/main.rs`.
+//!
+//! **Invariant:** `Tensor` and `Parameter` are `Send + Sync`. Test: `shared_types_are_send_and_sync` in
+//! `tests/architecture/main.rs`.
+//!
+//! **Invariant:** A composite and its expanded body have equal bits in the reference evaluation. Test: `values` in
+//! `ms-core/runtime/tests/composites.rs`.
+//!
+//! **Invariant:** The rules of a composite agree with differences in first and second order. Tests: `gradients` and
+//! `second_order` in `ms-core/runtime/tests/composites.rs`.
 
 #![cfg_attr(ms_sanitize, feature(sanitize))]
 

@@ -1,7 +1,30 @@
 //! The runtime of `ms`: calls, eager execution, autodiff and the compile cache, over the crates of the compiler, which
-//! this crate re-exports. Nothing here knows a device.
+//! this crate re-exports.
 //!
-//! Crates in order: [`ms_ir`], [`ms_compile`], [`ms_ops`], [`ms_trace`], this one. Each depends only on those before it.
+//! Crates in order: [`ms_ir`], [`ms_compile`], [`ms_ops`], [`ms_trace`], this one.
+//!
+//! **Invariant:** A crate depends only on earlier ones. Test: `crates_depend_downwards` in `tests/architecture/main.rs`.
+//!
+//! **Invariant:** Nothing here names a backend. Test: `the_core_names_no_backend` in `tests/architecture/main.rs`.
+//!
+//! **Invariant:** Files form no circle of imports. Test: `files_form_no_new_circle` in `tests/architecture/circles.rs`.
+//!
+//! **Invariant:** All shapes of a class run one compiled eager step. Test:
+//! `a_thousand_shapes_of_a_class_are_one_compilation` in `session/eager/tests.rs`.
+//!
+//! **Invariant:** The keys of the cache name the sources of every crate that decides results. Test:
+//! `keys_of_the_cache_name_the_sources_of_every_crate` in `tests/architecture/main.rs`.
+//!
+//! **Invariant:** Every part of a cache key counts. Test: `every_part_counts` in `session/cache/entry.rs`.
+//!
+//! **Invariant:** A changed stored type changes the schema. Test: `a_changed_type_has_another_schema` in
+//! `session/cache/entry.rs`.
+//!
+//! **Invariant:** A damaged or misnamed cache entry is not used. Tests: `damaged_entries_are_replaced` and
+//! `an_entry_under_a_wrong_name_is_not_used` in `tests/compile_cache/faults.rs`.
+//!
+//! **Invariant:** A cache directory is accessible to its owner only. Test:
+//! `only_the_owner_can_read_or_write_a_cache` in `tests/compile_cache/trust.rs`.
 
 #![cfg_attr(ms_sanitize, feature(sanitize))]
 

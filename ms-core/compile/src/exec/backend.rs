@@ -106,22 +106,6 @@ pub trait Executable: Send + Sync {
         self.run(&inputs.iter().collect::<Vec<_>>())
     }
 
-    /// Runs like [`Executable::run`] and [profiles](super::watched) the steps, if the program has any.
-    ///
-    /// # Errors
-    /// See [`Executable::run`].
-    fn run_watched(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>> {
-        self.run(inputs)
-    }
-
-    /// Runs like [`Executable::run_donated`] and [profiles](super::watched) the steps, if the program has any.
-    ///
-    /// # Errors
-    /// See [`Executable::run`].
-    fn run_donated_watched(&self, inputs: &mut [Array], donations: &[Donation]) -> Result<SmallVec<[Array; 1]>> {
-        self.run_donated(inputs, donations)
-    }
-
     /// Returns whether `output`, the new value of a slot, is computed in place of `input`, its old value of the same
     /// type. Shared memory is never overwritten.
     fn overwrites(&self, output: usize, input: usize) -> bool {

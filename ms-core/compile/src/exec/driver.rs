@@ -47,15 +47,6 @@ pub unsafe trait Driver: Send + Sync {
     /// driver has device memory, which is freed in stream order.
     const QUEUED: bool;
 
-    /// Whether the runner calls [`Driver::at_step`] before each step.
-    const WATCHED: bool = false;
-
-    /// Announces the next step by its routine's name and its number there. Called only if the driver is
-    /// [profiled](Driver::WATCHED).
-    fn at_step(&self, commands: &mut Self::Commands, routine: &Arc<str>, step: usize) {
-        let _ = (commands, routine, step);
-    }
-
     /// Returns a kernel and its machine code for profiles; `None` if they are not known.
     fn view<'k>(&self, kernel: &'k Self::Kernel) -> Option<KernelView<'k>> {
         let _ = kernel;

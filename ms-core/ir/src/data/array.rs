@@ -3,7 +3,6 @@
 use super::device::Device;
 use super::dtype::DType;
 use super::element::{Element, Scalar};
-use super::host_array::HostArray;
 use super::layout::{Layout, Shape, count};
 use super::memory::MemorySpace;
 use super::storage::Storage;
@@ -184,38 +183,9 @@ impl Array {
         self.space().device()
     }
 
-    /// Returns the elements in host memory: this array if it is there, else a copy, made after the work that computes
-    /// it.
-    ///
-    /// # Errors
-    /// [`Code::Memory`] when the system has no memory for the copy; the errors of the device, and of the work that
-    /// precedes the copy.
-    ///
-    /// ```
-    /// use ms_core::tensor::Array;
-    /// let array = Array::from_slice(&[2], &[1i32, 2]);
-    /// assert_eq!(array.on_host()?.as_slice::<i32>()?, [1, 2]);
-    /// # Ok::<(), ms_core::Error>(())
-    /// ```
-    #[inline]
-    pub fn on_host(&self) -> Result<HostArray<'_>> {
-        match self.space() {
-            MemorySpace::Host => Ok(HostArray::borrowed(self)),
-            MemorySpace::Device(_) => self.copied_to_host().map(HostArray::owned),
-        }
-    }
-
-    /// Converts an array without other uses like [`Array::on_host`].
-    ///
-    /// # Errors
-    /// See [`Array::on_host`].
-    pub fn into_host(self) -> Result<HostArray<'static>> {
-        Ok(HostArray::owned(self.to_space(MemorySpace::Host)?))
-    }
-
     /// Copies the part of the memory that contains the elements to the host.
     #[cold]
-    fn copied_to_host(&self) -> Result<Self> {
+    pub(super) fn copied_to_host(&self) -> Result<Self> {
         let size = self.dtype.size();
         let (first, end) = self.layout.range();
         let storage = Arc::new(self.storage.copied_to_host(first * size, (end - first) * size)?);

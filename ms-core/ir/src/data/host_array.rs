@@ -3,6 +3,7 @@
 use super::array::Array;
 use super::element::{Element, Scalar};
 use super::host_memory::try_room;
+use super::memory::MemorySpace;
 use crate::error::{Code, Error, OrExhausted, Result};
 use crate::with_element;
 use std::borrow::Cow;
@@ -21,16 +22,47 @@ impl Deref for HostArray<'_> {
     }
 }
 
+impl Array {
+    /// Returns the elements in host memory: this array if it is there, else a copy, made after the work that computes
+    /// it.
+    ///
+    /// # Errors
+    /// [`Code::Memory`] when the system has no memory for the copy; the errors of the device, and of the work that
+    /// precedes the copy.
+    ///
+    /// ```
+    /// use ms_core::tensor::Array;
+    /// let array = Array::from_slice(&[2], &[1i32, 2]);
+    /// assert_eq!(array.on_host()?.as_slice::<i32>()?, [1, 2]);
+    /// # Ok::<(), ms_core::Error>(())
+    /// ```
+    #[inline]
+    pub fn on_host(&self) -> Result<HostArray<'_>> {
+        match self.space() {
+            MemorySpace::Host => Ok(HostArray::borrowed(self)),
+            MemorySpace::Device(_) => self.copied_to_host().map(HostArray::owned),
+        }
+    }
+
+    /// Converts an array without other uses like [`Array::on_host`].
+    ///
+    /// # Errors
+    /// See [`Array::on_host`].
+    pub fn into_host(self) -> Result<HostArray<'static>> {
+        Ok(HostArray::owned(self.to_space(MemorySpace::Host)?))
+    }
+}
+
 impl<'a> HostArray<'a> {
     /// Borrows an array in host memory.
     #[inline]
-    pub(super) fn borrowed(array: &'a Array) -> Self {
+    fn borrowed(array: &'a Array) -> Self {
         debug_assert!(array.space().is_host());
         Self(Cow::Borrowed(array))
     }
 
     /// Wraps an array in host memory.
-    pub(super) fn owned(array: Array) -> Self {
+    fn owned(array: Array) -> Self {
         assert!(array.space().is_host(), "the elements are on the host");
         Self(Cow::Owned(array))
     }

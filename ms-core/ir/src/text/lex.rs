@@ -1,6 +1,5 @@
 //! Splits the text form into tokens.
 
-use super::names::is_number;
 use crate::error::{Code, Error, Result};
 use std::borrow::Cow;
 
@@ -262,4 +261,9 @@ pub(super) fn write_string(text: &str, f: &mut impl std::fmt::Write) -> std::fmt
         }
     }
     f.write_char('"')
+}
+
+/// Returns whether a text stands for a value without a name.
+pub(super) fn is_number(text: &str) -> bool {
+    text.bytes().all(|it| it.is_ascii_digit())
 }

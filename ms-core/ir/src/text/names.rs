@@ -1,6 +1,6 @@
 //! Formats values as text: named inputs by name, all other values by number.
 
-use super::lex::{value_len, write_string};
+use super::lex::{is_number, value_len, write_string};
 use crate::{Def, Graph, ValueId};
 use rustc_hash::FxHashMap;
 use std::fmt::{self, Display, Write};
@@ -45,11 +45,6 @@ impl<'a> InputNames<'a> {
 /// Returns whether a name can be read back without quotes and is not a number.
 fn is_plain(name: &str) -> bool {
     !name.is_empty() && value_len(name) == name.len() && !is_number(name)
-}
-
-/// Returns whether a text stands for a value without a name.
-pub(super) fn is_number(text: &str) -> bool {
-    text.bytes().all(|it| it.is_ascii_digit())
 }
 
 /// The values of a graph as text.

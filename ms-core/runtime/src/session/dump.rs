@@ -1,7 +1,6 @@
 //! Saves graphs as files, stage by stage: `save_graphs`.
 
 use super::context;
-use super::report::CompileReport;
 use ms_ir::error::Result;
 use ms_ir::{Graph, to_dot, to_html};
 use std::fmt::Display;
@@ -91,7 +90,7 @@ impl Dump {
     }
 
     /// Saves the report of the completed compilation.
-    pub fn report(&mut self, report: &CompileReport) {
+    pub fn report(&mut self, report: &dyn Display) {
         let stem = self.stem("report");
         self.write(&stem, "txt", report);
     }

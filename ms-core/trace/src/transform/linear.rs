@@ -3,7 +3,6 @@
 //! The VJP is linear in the gradients of the results, and the JVP is its transpose. An elementwise op needs no
 //! transposition: its Jacobian is diagonal.
 
-use super::expand::expand;
 use super::reverse::value_and_grad;
 use super::split::{pruned, trimmed};
 use super::tape::{RuleEntry, no_derivative};
@@ -93,15 +92,14 @@ fn diagonal(rule: Rule, call: &Pushed<'_>, tangents: &[Option<Tensor>], given: &
     given.iter().filter_map(share).reduce(|a, b| ops::add(&a, &b))
 }
 
-/// Returns whether the first `results` outputs of a graph are linear in its first `inputs` inputs, as far as its ops
-/// show.
+/// Returns whether the first `results` outputs of a graph without transforms are linear in its first `inputs` inputs, as
+/// far as its ops show.
 ///
 /// # Errors
 /// [`Code::NoGradient`](ms_ir::Code::NoGradient) when an op on the path has no derivative.
 pub fn is_linear(graph: &Graph, inputs: usize, results: usize) -> Result<bool> {
     let wrt: Vec<usize> = (0..inputs).collect();
-    let expanded = expand(graph, true)?;
-    Ok(transpose(&expanded, &wrt, results)?.is_some())
+    Ok(transpose(graph, &wrt, results)?.is_some())
 }
 
 /// Transposes a graph whose first `results` outputs are linear in its inputs `wrt`. The transpose maps the inputs, of

@@ -8,6 +8,8 @@ mod copied;
 mod donate;
 mod fuzzing;
 mod load;
+mod observer;
+mod program;
 mod read_inputs;
 mod repeat;
 mod run;
@@ -16,14 +18,15 @@ mod stack;
 use super::backend::{Donation, Executable};
 use super::driver::Driver;
 use super::waits::Waits;
-use super::watch::Watched;
 use crate::lower::{Plan, Reuse, STACK_BYTES, is_stack};
 use donate::Donors;
 pub use fuzzing::stored_program;
 use ms_ir::data::{Array, DType, Dim, Layout, MemorySpace, Shape, Storage, StreamKind, Type, with_stream};
 use ms_ir::error::{Code, Error, Missing, Result, in_op};
+use observer::Observer;
+use program::Program;
 use read_inputs::ReadInputs;
-use run::{Program, Run};
+use run::Run;
 use smallvec::SmallVec;
 use stack::Stacks;
 use std::borrow::Borrow;
@@ -254,17 +257,11 @@ impl<D: Driver + 'static> PlanExecutable<D> {
     /// # Safety
     /// The inputs fit the plan, and nothing else accesses the memory of the outputs. An output may share the memory of
     /// an input if the plan allows it.
-    unsafe fn run_arrays<E: Driver<Kernel = D::Kernel>, A: Borrow<Array>>(
-        &self,
-        driver: &E,
-        inputs: &[A],
-        outputs: &[Array],
-        read: &[&Array],
-    ) -> Result<()> {
+    unsafe fn run_arrays<A: Borrow<Array>>(&self, inputs: &[A], outputs: &[Array], read: &[&Array]) -> Result<()> {
         let arrays = inputs.iter().map(A::borrow).chain(outputs);
         // SAFETY: the addresses point to inputs that fit the plan and to outputs without other accesses, by this
         // method's contract.
-        self.submit(driver, |run| unsafe {
+        self.submit(|run| unsafe {
             run.read = ReadInputs::new(read);
             run.main(arrays.map(|it| it.device_ptr() as u64))
         })
@@ -272,11 +269,11 @@ impl<D: Driver + 'static> PlanExecutable<D> {
 
     /// Runs a plan with stacks among its inputs or outputs. For a stack, the argument block of the call has the address
     /// of its number.
-    fn run_stacks<E: Driver<Kernel = D::Kernel>>(&self, driver: &E, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>> {
+    fn run_stacks(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>> {
         let (space, count) = (self.driver.space(), inputs.len() + self.outputs.len());
         let numbers = in_op(|| Storage::uninit_in(space, count * STACK_BYTES))?;
         let number = |at: usize| numbers.device_ptr() as u64 + (at * STACK_BYTES) as u64;
-        self.submit(driver, |run| {
+        self.submit(|run| {
             run.read = ReadInputs::new(inputs);
             let mut places: SmallVec<[u64; 8]> = SmallVec::with_capacity(count);
             for (at, (array, ty)) in inputs.iter().zip(&self.types).enumerate() {
@@ -289,7 +286,7 @@ impl<D: Driver + 'static> PlanExecutable<D> {
                 let stack = run.stacks.borrow(first, array.shape()[0], row_bytes);
                 // SAFETY: `number(at)` is one of `count` eight-byte words of the live allocation `numbers`, and only
                 // this input uses it.
-                unsafe { driver.set_number(&mut run.commands, number(at), stack)? };
+                unsafe { self.driver.set_number(&mut run.commands, number(at), stack)? };
                 places.push(number(at));
             }
             let fresh = |at: usize| match &self.outputs[at] {
@@ -313,7 +310,7 @@ impl<D: Driver + 'static> PlanExecutable<D> {
             if !at.is_empty() {
                 // SAFETY: the addresses are words of `numbers` that the run has written, and no step writes them
                 // afterwards.
-                unsafe { driver.numbers(&mut run.commands, &at, &mut of)? };
+                unsafe { self.driver.numbers(&mut run.commands, &at, &mut of)? };
             }
             let mut of = of.into_iter();
             let gather = |(array, output): (Option<Array>, &Output)| match (array, output) {
@@ -329,19 +326,15 @@ impl<D: Driver + 'static> PlanExecutable<D> {
 
     /// Submits a run with the steps that `issue` issues. Memory that it releases is freed after it.
     #[inline]
-    fn submit<'r, R, E: Driver<Kernel = D::Kernel>>(
-        &self,
-        driver: &E,
-        issue: impl FnOnce(&mut Run<'_, 'r, E>) -> Result<R>,
-    ) -> Result<R> {
+    fn submit<'r, R>(&self, issue: impl FnOnce(&mut Run<'_, 'r, D>) -> Result<R>) -> Result<R> {
         let len = self.program.template.len();
         if self.program.arena_bytes == 0 && len <= STACK_WORDS {
             let mut words: SmallVec<[u64; STACK_WORDS]> = SmallVec::from_slice(&self.program.template);
-            return self.submit_on(driver, &mut words, None, &mut Stacks::default(), issue);
+            return self.submit_on(&mut words, None, &mut Stacks::default(), issue);
         }
         let (mut scratch, arena) = self.acquire()?;
         let Scratch { words, stacks, .. } = &mut scratch;
-        let done = self.submit_on(driver, words, Some(&arena), stacks, issue);
+        let done = self.submit_on(words, Some(&arena), stacks, issue);
         if stacks.mark() > 0 {
             stacks.close_from(0).for_each(drop);
         }
@@ -351,18 +344,24 @@ impl<D: Driver + 'static> PlanExecutable<D> {
 
     /// Implements [`PlanExecutable::submit`] on this memory.
     #[inline]
-    fn submit_on<'r, R, E: Driver<Kernel = D::Kernel>>(
+    fn submit_on<'r, R>(
         &self,
-        driver: &E,
         words: &mut [u64],
         arena: Option<&Storage>,
         stacks: &mut Stacks,
-        issue: impl FnOnce(&mut Run<'_, 'r, E>) -> Result<R>,
+        issue: impl FnOnce(&mut Run<'_, 'r, D>) -> Result<R>,
     ) -> Result<R> {
-        let commands = E::Commands::default();
-        let mut run =
-            Run { program: &self.program, driver, commands, words, arena, stacks, read: ReadInputs::default() };
-        let done = issue(&mut run).and_then(|done| driver.submit(&mut run.commands).map(|()| done));
+        let mut run = Run {
+            program: &self.program,
+            driver: &self.driver,
+            commands: D::Commands::default(),
+            words,
+            arena,
+            stacks,
+            read: ReadInputs::default(),
+            observer: Observer::of_thread(),
+        };
+        let done = issue(&mut run).and_then(|done| self.driver.submit(&mut run.commands).map(|()| done));
         if D::QUEUED {
             // Even if it failed, some steps may have been submitted.
             self.uses_constants();
@@ -377,49 +376,6 @@ impl<D: Driver + 'static> PlanExecutable<D> {
             let fence = memory.fence(stream);
             self.program.constants.iter().for_each(|it| it.storage().used_by(fence));
         });
-    }
-}
-
-impl<D: Driver + 'static> PlanExecutable<D> {
-    /// Implements [`Executable::run`] with a driver of the same kernels.
-    #[inline(always)]
-    fn run_by<E: Driver<Kernel = D::Kernel>>(&self, driver: &E, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>> {
-        if !self.takes_dense(inputs) {
-            return self.run_others(inputs);
-        }
-        if self.has_stacks {
-            return self.run_stacks(driver, inputs);
-        }
-        // A fast path: collecting results takes as long as a small run.
-        let mut outputs = SmallVec::with_capacity(self.outputs.len());
-        for at in 0..self.outputs.len() {
-            // SAFETY: the run writes all elements of its outputs before anything reads them.
-            outputs.push(unsafe { self.fresh(at)? });
-        }
-        // SAFETY: `takes_dense` checked the inputs, and outputs are newly allocated.
-        unsafe { self.run_arrays(driver, inputs, &outputs, inputs)? };
-        Ok(outputs)
-    }
-
-    /// Implements [`Executable::run_donated`] with a driver of the same kernels.
-    #[inline(always)]
-    fn run_donated_by<E: Driver<Kernel = D::Kernel>>(
-        &self,
-        driver: &E,
-        inputs: &mut [Array],
-        donations: &[Donation],
-    ) -> Result<SmallVec<[Array; 1]>> {
-        if !self.takes_dense(inputs) || self.has_stacks {
-            return self.run_by(driver, &inputs.iter().collect::<SmallVec<[&Array; 8]>>());
-        }
-        // SAFETY: the run writes all elements of its outputs before anything reads them.
-        let outputs = unsafe { self.over(inputs, donations)? };
-        // SAFETY: `takes_dense` checked the inputs. Outputs are newly allocated, or the plan allows them to reuse the
-        // memory of inputs to which this call has the only reference.
-        match unsafe { self.run_arrays(driver, inputs, &outputs, &Self::only_read(inputs, donations, &outputs)) } {
-            Ok(()) => Ok(outputs),
-            Err(error) => Err(self.torn(error, inputs, donations, &outputs)),
-        }
     }
 
     /// Returns the inputs that a run with lent inputs does not write: others hold them too, such as a model's
@@ -452,19 +408,35 @@ impl<D: Driver + 'static> PlanExecutable<D> {
 
 impl<D: Driver + 'static> Executable for PlanExecutable<D> {
     fn run(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>> {
-        self.run_by(&self.driver, inputs)
+        if !self.takes_dense(inputs) {
+            return self.run_others(inputs);
+        }
+        if self.has_stacks {
+            return self.run_stacks(inputs);
+        }
+        // A fast path: collecting results takes as long as a small run.
+        let mut outputs = SmallVec::with_capacity(self.outputs.len());
+        for at in 0..self.outputs.len() {
+            // SAFETY: the run writes all elements of its outputs before anything reads them.
+            outputs.push(unsafe { self.fresh(at)? });
+        }
+        // SAFETY: `takes_dense` checked the inputs, and outputs are newly allocated.
+        unsafe { self.run_arrays(inputs, &outputs, inputs)? };
+        Ok(outputs)
     }
 
     fn run_donated(&self, inputs: &mut [Array], donations: &[Donation]) -> Result<SmallVec<[Array; 1]>> {
-        self.run_donated_by(&self.driver, inputs, donations)
-    }
-
-    fn run_watched(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>> {
-        self.run_by(&Watched(&self.driver), inputs)
-    }
-
-    fn run_donated_watched(&self, inputs: &mut [Array], donations: &[Donation]) -> Result<SmallVec<[Array; 1]>> {
-        self.run_donated_by(&Watched(&self.driver), inputs, donations)
+        if !self.takes_dense(inputs) || self.has_stacks {
+            return self.run(&inputs.iter().collect::<SmallVec<[&Array; 8]>>());
+        }
+        // SAFETY: the run writes all elements of its outputs before anything reads them.
+        let outputs = unsafe { self.over(inputs, donations)? };
+        // SAFETY: `takes_dense` checked the inputs. Outputs are newly allocated, or the plan allows them to reuse the
+        // memory of inputs to which this call has the only reference.
+        match unsafe { self.run_arrays(inputs, &outputs, &Self::only_read(inputs, donations, &outputs)) } {
+            Ok(()) => Ok(outputs),
+            Err(error) => Err(self.torn(error, inputs, donations, &outputs)),
+        }
     }
 
     fn overwrites(&self, output: usize, input: usize) -> bool {

@@ -5,67 +5,11 @@
 //! the address of the previous one. A carry that is updated in place has a single buffer. Only the last values are
 //! copied to the loop's results, unless they are there already.
 
-use super::run::{Patch, Run};
+use super::program::{Chain, Repeated, Trips};
+use super::run::Run;
 use crate::exec::Driver;
 use ms_ir::error::{Code, Error, Missing, Result};
 use smallvec::SmallVec;
-
-/// A loop. Words are numbered as in the template.
-pub(super) struct Repeated {
-    pub body: usize,
-    /// The argument block of an iteration: carries, sequences, invariants; then computed carries, series, and the next
-    /// condition.
-    pub block: usize,
-    pub trips: Trips,
-    pub carries: Vec<CarryWords>,
-    /// The chains, in the order of the computed carries with which they begin.
-    pub chains: Vec<Chain>,
-    pub cycles: Vec<Cycle>,
-    pub sequences: Vec<Series>,
-    pub series: Vec<Series>,
-    /// The position of the first output in the block.
-    pub outputs: usize,
-    /// Whether the block is the same in all iterations but the first.
-    pub is_fixed: bool,
-    /// The words that change from one iteration to the next.
-    pub varying: Vec<Patch>,
-}
-
-/// Carries that are permuted cyclically: each takes the value of the previous one.
-pub(super) type Cycle = SmallVec<[usize; 2]>;
-
-/// The words with the addresses of a carry's initial value and of its result.
-pub(super) struct CarryWords {
-    pub initial: usize,
-    pub result: usize,
-}
-
-/// Carries that are shifted: each takes the value of the previous one, and the first takes the value that the body
-/// computes.
-pub(super) struct Chain {
-    pub carries: SmallVec<[usize; 2]>,
-    /// The words with the addresses of the results of the carries, and of one more buffer. A single carry that is
-    /// updated in place needs no extra buffer.
-    pub ring: SmallVec<[usize; 3]>,
-    pub bytes: usize,
-}
-
-/// A value with one element per iteration.
-pub(super) struct Series {
-    /// The word with its address.
-    pub word: usize,
-    pub row_bytes: usize,
-}
-
-pub(super) enum Trips {
-    /// Iterates until a condition is false. Contains the words with the addresses of the first and the next condition,
-    /// and of the number of iterations.
-    While { first: usize, next: usize, count: Option<usize> },
-    /// Iterates a constant number of times over arrays.
-    Times { count: usize, reverse: bool },
-    /// Iterates a computed number of times over stacks. `count` is the word with the address of the number.
-    Counted { count: usize, reverse: bool },
-}
 
 impl Repeated {
     /// Runs the loop.
@@ -92,7 +36,7 @@ impl Repeated {
             let (from, to) = (run.words[self.block + carry], run.words[self.carries[carry].result]);
             // SAFETY: `from` is the initial value of this cycle's carry and `to` its result, distinct buffers of the
             // routine. The loop has written to neither.
-            unsafe { run.driver.copy(&mut run.commands, from, to, routine.bytes[carry])? };
+            unsafe { run.copy(from, to, routine.bytes[carry])? };
         }
         Ok(())
     }
@@ -230,10 +174,8 @@ impl Repeated {
     /// # Safety
     /// The addresses of the chain's results and ring are valid, as for [`Repeated::run`].
     unsafe fn copy_results<D: Driver>(&self, run: &mut Run<'_, '_, D>, chain: &Chain) -> Result<()> {
-        let words = &*run.words;
-        let word = |it: usize| words[it];
-        let mut at: SmallVec<[u64; 4]> = chain.carries.iter().map(|it| word(self.block + it)).collect();
-        let to: SmallVec<[u64; 4]> = chain.carries.iter().map(|&it| word(self.carries[it].result)).collect();
+        let mut at: SmallVec<[u64; 4]> = chain.carries.iter().map(|it| run.words[self.block + it]).collect();
+        let to: SmallVec<[u64; 4]> = chain.carries.iter().map(|&it| run.words[self.carries[it].result]).collect();
         while at != to && chain.bytes > 0 {
             // A result that holds no live value, and its value. In a cycle, it is the spare buffer and any value that
             // is not in its result.
@@ -241,14 +183,14 @@ impl Repeated {
             let (i, target) = match free {
                 Some(i) => (i, to[i]),
                 None => {
-                    let spare = chain.ring.iter().map(|&it| word(it)).find(|it| !at.contains(it));
+                    let spare = chain.ring.iter().map(|&it| run.words[it]).find(|it| !at.contains(it));
                     let i = (0..to.len()).find(|&i| at[i] != to[i]).expect("one is not in its result");
                     (i, spare.expect("a ring has more buffers than values"))
                 }
             };
             // SAFETY: both are distinct buffers of this chain with `chain.bytes` bytes, and `target` holds no live
             // value.
-            unsafe { run.driver.copy(&mut run.commands, at[i], target, chain.bytes)? };
+            unsafe { run.copy(at[i], target, chain.bytes)? };
             at[i] = target;
         }
         Ok(())

@@ -1,150 +1,15 @@
 //! Executes one run of a loaded plan.
 
+use super::observer::{Observer, What};
+use super::program::{OperandWord, Patch, PlacedView, Program, Routine, Step};
 use super::read_inputs::ReadInputs;
-use super::repeat::Repeated;
 use super::stack::Stacks;
-use crate::exec::{
-    Check, ContractionOperand, Driver, EpilogueCall, EpilogueWords, KernelLaunch, LibraryCall, MemoryView,
-};
+use crate::exec::watch::Start;
+use crate::exec::{ContractionOperand, Driver, EpilogueCall, KernelLaunch, MemoryView};
 use crate::lower::Place;
-use ms_ir::Contraction;
-use ms_ir::data::{Array, DType, Layout, Storage, Type};
+use ms_ir::data::{Array, MemorySpace, Storage, StreamKind, Type, with_stream};
 use ms_ir::error::{Missing, Result};
-use ms_ir::op::definition;
 use smallvec::SmallVec;
-use std::ops::Range;
-use std::sync::Arc;
-
-/// A plan prepared as far as possible without addresses, with kernels of type `K`.
-///
-/// The argument blocks of all calls, of kernels and of routines, are in one template of words. A routine is never
-/// active twice in a run, so each has one range of words and one of the arena. A run copies the template. Addresses in
-/// the arena and of constants are written into the copy once per arena. Addresses of inputs and outputs are written
-/// once per call of a routine.
-pub(super) struct Program<K> {
-    pub constants: Vec<Array>,
-    pub arena_bytes: usize,
-    pub template: Vec<u64>,
-    /// The words with addresses in the arena, and their offsets there.
-    pub arena_words: Vec<(u32, usize)>,
-    /// The last one is the main routine.
-    pub routines: Vec<Routine<K>>,
-    /// The argument block of the main routine.
-    pub main_block: usize,
-}
-
-/// A routine. The argument block of a call has the addresses of its inputs, then of its outputs.
-pub(super) struct Routine<K> {
-    pub name: Arc<str>,
-    pub patches: Vec<Patch>,
-    pub steps: Vec<Step<K>>,
-    /// The number of inputs.
-    pub inputs: usize,
-    /// Sizes in bytes of inputs and outputs.
-    pub bytes: Vec<usize>,
-    /// Whether it opens stacks.
-    pub opens_stacks: bool,
-    /// Whether it returns none of the stacks that it opens, so that they are closed when it ends.
-    pub closes_stacks: bool,
-}
-
-/// A word with an address in an input or output.
-#[derive(Clone, Copy)]
-pub(super) struct Patch {
-    pub word: u32,
-    /// The position in the call's argument block.
-    pub arg: u32,
-    pub offset: usize,
-}
-
-pub(super) enum Step<K> {
-    /// A call of a kernel with an argument block of the template.
-    Kernel { code: K, words: Range<usize> },
-    /// Calls of kernels that may run concurrently, each with an argument block of the template.
-    Kernels(Box<[(K, Range<usize>)]>),
-    /// A kernel that only copies operands to results. It is skipped if all results share their operands' memory.
-    /// `pairs` are the words with the addresses of source and destination.
-    Copy { code: K, words: Range<usize>, pairs: SmallVec<[[usize; 2]; 1]> },
-    /// A contraction of these operands, with the word of the result's address.
-    Contraction { contraction: Arc<Contraction>, operands: [OperandWord; 2], result: usize },
-    /// A contraction with its epilogues.
-    Epilogues { contraction: Arc<Contraction>, operands: [OperandWord; 2], epilogues: Box<[Epilogue<K>]> },
-    /// A library call, with its epilogues.
-    Library { call: Arc<LibraryCall>, inputs: Vec<PlacedView>, outputs: Vec<PlacedView>, epilogues: Box<[Epilogue<K>]> },
-    /// A check of elements, which are then copied if there is a result. `copy` has the words of the two addresses and
-    /// the size in bytes.
-    Check { check: Arc<Check>, of: PlacedView, copy: Option<(Range<usize>, usize)> },
-    /// A call of a routine.
-    Call { routine: usize, block: usize },
-    /// A branch: a call of one of two routines.
-    Branch { condition: usize, routines: [usize; 2], block: usize },
-    /// A loop: successive calls of a routine.
-    Loop(Box<Repeated>),
-}
-
-impl<K> Step<K> {
-    /// Returns whether a queued driver may submit the issued steps before later ones are issued, if it may in the
-    /// `submitting` routines. It does so to read a condition, to act on the host, or because a loop is long.
-    fn submits(&self, submitting: &[bool]) -> bool {
-        match self {
-            Self::Kernel { .. } | Self::Kernels(_) | Self::Copy { .. } => false,
-            Self::Contraction { .. } | Self::Epilogues { .. } | Self::Check { .. } => false,
-            Self::Library { call, .. } => definition(call.op).effects.act_on_host(),
-            Self::Call { routine, .. } => submitting[*routine],
-            Self::Branch { .. } | Self::Loop(_) => true,
-        }
-    }
-}
-
-/// An epilogue of a contraction or a library op, with the argument block of a call.
-pub(super) struct Epilogue<K> {
-    pub code: K,
-    pub block: Range<usize>,
-    pub words: EpilogueWords,
-}
-
-impl<K> Epilogue<K> {
-    /// Returns the call, with its argument block in `words`.
-    fn call<'a>(&'a self, words: &'a [u64]) -> EpilogueCall<'a, K> {
-        EpilogueCall { kernel: &self.code, block: &words[self.block.clone()], words: self.words }
-    }
-}
-
-/// The word with the address of an operand of a contraction.
-#[derive(Clone, Copy)]
-pub(super) struct OperandWord {
-    pub word: usize,
-    /// Whether it is an input of its routine, and so possibly an input of the run.
-    pub is_input: bool,
-}
-
-/// A view whose layout is relative to the start of its buffer's memory, or of the whole arena.
-pub(super) struct PlacedView {
-    pub place: Place,
-    pub dtype: DType,
-    pub layout: Layout,
-}
-
-impl<K> Program<K> {
-    /// Returns the number of steps of the main routine up to the last one at which a queued driver submits issued
-    /// steps.
-    pub fn submitting_steps(&self) -> u32 {
-        // Callees come before their callers.
-        let mut submitting = vec![false; self.routines.len()];
-        for at in 0..self.routines.len() {
-            submitting[at] = self.routines[at].steps.iter().any(|it| it.submits(&submitting));
-        }
-        let main = self.routines.last().map_or(&[][..], |it| &it.steps);
-        main.iter().rposition(|it| it.submits(&submitting)).map_or(0, |it| it as u32 + 1)
-    }
-
-    /// Relocates a copy of the template to an arena.
-    pub fn place(&self, words: &mut [u64], arena: &Storage) {
-        for &(word, at) in &self.arena_words {
-            words[word as usize] = arena.device_ptr() as u64 + at as u64;
-        }
-    }
-}
 
 /// The state of one run.
 ///
@@ -162,6 +27,8 @@ pub(super) struct Run<'a, 'r, D: Driver> {
     pub stacks: &'a mut Stacks,
     /// The inputs, if the run writes none of them.
     pub read: ReadInputs<'r>,
+    /// Records the steps, if the thread is profiled.
+    pub observer: Option<Observer>,
 }
 
 impl<'r, D: Driver> Run<'_, 'r, D> {
@@ -217,9 +84,7 @@ impl<'r, D: Driver> Run<'_, 'r, D> {
     pub unsafe fn steps(&mut self, routine: &Routine<D::Kernel>, block: usize) -> Result<()> {
         let driver = self.driver;
         for (at, step) in routine.steps.iter().enumerate() {
-            if D::WATCHED {
-                driver.at_step(&mut self.commands, &routine.name, at);
-            }
+            let mut start = self.observer.as_mut().map(|it| it.begin(&routine.name, at));
             match step {
                 // SAFETY: the loader checked that the block fits the kernel and stays within live buffers.
                 Step::Kernel { code, words } => unsafe {
@@ -234,8 +99,8 @@ impl<'r, D: Driver> Run<'_, 'r, D> {
                     // that the kernels are independent.
                     unsafe { driver.launch_together(&mut self.commands, &launches)? }
                 }
-                Step::Copy { code, words, pairs } => {
-                    if pairs.iter().any(|&[from, to]| self.words[from] != self.words[to]) {
+                Step::Copy { code, words, .. } => {
+                    if step.is_issued(self.words) {
                         // SAFETY: the loader checked that the block fits the kernel and stays within live buffers.
                         unsafe { driver.launch(&mut self.commands, code, &self.words[words.clone()])? };
                     }
@@ -273,10 +138,13 @@ impl<'r, D: Driver> Run<'_, 'r, D> {
                     // SAFETY: the loader checked that the operand stays within its buffer, which earlier steps wrote.
                     unsafe { driver.check(&mut self.commands, check, &of)? };
                     if let Some((words, bytes)) = copy {
-                        let at = &self.words[words.clone()];
+                        if let Some(start) = start.take() {
+                            self.observe(start, step)?;
+                        }
+                        let (from, to) = (self.words[words.start], self.words[words.start + 1]);
                         // SAFETY: the loader checked that both ranges stay within their buffers; the operand and the
                         // result do not overlap.
-                        unsafe { driver.copy(&mut self.commands, at[0], at[1], *bytes)? };
+                        unsafe { self.copy(from, to, *bytes)? };
                     }
                 }
                 // SAFETY: the loader checked that the block fits the routine, and its addresses are those of live
@@ -294,6 +162,49 @@ impl<'r, D: Driver> Run<'_, 'r, D> {
                 // blocks fit its body.
                 Step::Loop(repeated) => unsafe { repeated.run(self)? },
             }
+            if let Some(start) = start {
+                self.observe(start, step)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies bytes from one address to another.
+    ///
+    /// # Safety
+    /// See [`Driver::copy`].
+    #[inline]
+    pub unsafe fn copy(&mut self, from: u64, to: u64, bytes: usize) -> Result<()> {
+        let start = self.observer.as_ref().map(|_| Start::now());
+        // SAFETY: the ranges are live and disjoint, without conflicting accesses, by this method's contract.
+        unsafe { self.driver.copy(&mut self.commands, from, to, bytes)? };
+        match start {
+            Some(start) => self.record(start, |_, _| What::copy(bytes)),
+            None => Ok(()),
+        }
+    }
+
+    /// Records a step that was issued since `start`.
+    #[cold]
+    fn observe(&mut self, start: Start, step: &Step<D::Kernel>) -> Result<()> {
+        match step.is_issued(self.words) {
+            true => self.record(start, |driver, words| What::of_step(driver, step, words)),
+            false => Ok(()),
+        }
+    }
+
+    /// Waits for what was issued since `start`, and records it.
+    #[cold]
+    fn record(&mut self, start: Start, what: impl FnOnce(&D, &[u64]) -> What) -> Result<()> {
+        if D::QUEUED {
+            self.driver.submit(&mut self.commands)?;
+            if let MemorySpace::Device(memory) = self.driver.space() {
+                with_stream(memory, StreamKind::Compute, |stream| memory.wait(memory.fence(stream)))?;
+            }
+        }
+        let span = start.end();
+        if let Some(observer) = &self.observer {
+            observer.record(span, what(self.driver, self.words));
         }
         Ok(())
     }
@@ -334,7 +245,7 @@ impl<'r, D: Driver> Run<'_, 'r, D> {
         for i in 0..if row_bytes == 0 { 0 } else { rows } {
             let to = out.device_ptr() as u64 + (i * row_bytes) as u64;
             // SAFETY: the stack has row `i`, and row `i` of the new array has `row_bytes` bytes.
-            unsafe { self.driver.copy(&mut self.commands, self.stacks.row(number, i), to, row_bytes)? };
+            unsafe { self.copy(self.stacks.row(number, i), to, row_bytes)? };
         }
         Ok(out)
     }

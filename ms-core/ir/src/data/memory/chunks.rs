@@ -3,7 +3,7 @@
 //! Arrays of this size are too small for separate huge pages. With small pages, a model with many of them spends most
 //! of its first step on page faults.
 
-use super::host::{HUGE_PAGE, map};
+use super::huge_page::{HUGE_PAGE, map};
 use memmap2::MmapMut;
 use std::collections::BTreeMap;
 use std::ptr::NonNull;

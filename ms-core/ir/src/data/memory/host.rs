@@ -11,6 +11,7 @@
 //! AddressSanitizer then knows its bounds and when it is freed.
 
 use super::chunks::Chunks;
+use super::huge_page::map;
 use crate::environment::Variable;
 use crate::error::{Code, Error, Result};
 use memmap2::MmapMut;
@@ -48,9 +49,6 @@ const KEPT_BYTES: usize = 512 << 20;
 
 /// Blocks from this size on are mapped as huge pages.
 const MAPPED_BLOCK: usize = 4 << 20;
-
-/// Bytes of a huge page.
-pub(super) const HUGE_PAGE: usize = 2 << 20;
 
 /// Bytes of blocks between [`LOCAL_BLOCK`] and [`MAPPED_BLOCK`] that come from the system allocator; further ones come
 /// from chunks. The first touch of a huge page may take milliseconds where the system has to find memory for it, for
@@ -333,20 +331,6 @@ unsafe fn release_shared(block: NonNull<u8>, class: usize) {
 
 fn layout(bytes: usize) -> Layout {
     Layout::from_size_align(bytes, ALIGN).expect("a block is smaller than the address space")
-}
-
-/// Maps memory, and returns it with the start of `bytes` bytes in it that are whole huge pages.
-pub(super) fn map(bytes: usize) -> Option<(NonNull<u8>, MmapMut)> {
-    let len = bytes.checked_next_multiple_of(HUGE_PAGE)?.checked_add(HUGE_PAGE)?;
-    let mut mapping = MmapMut::map_anon(len).ok()?;
-    let skip = mapping.as_ptr().align_offset(HUGE_PAGE);
-    #[cfg(target_os = "linux")]
-    {
-        // If the system refuses, small pages work as well, only slower.
-        mapping.advise_range(memmap2::Advice::HugePage, skip, bytes).ok();
-    }
-    let block = NonNull::new(mapping.as_mut_ptr().wrapping_add(skip))?;
-    Some((block, mapping))
 }
 
 #[cfg(test)]

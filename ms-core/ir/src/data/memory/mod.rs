@@ -3,6 +3,7 @@
 mod chunks;
 mod fences;
 pub(super) mod host;
+mod huge_page;
 pub(super) mod stream;
 
 pub(super) use fences::Fences;

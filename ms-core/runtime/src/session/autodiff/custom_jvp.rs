@@ -10,7 +10,7 @@ use ms_ops::ops;
 use ms_ops::tensor::Tensor;
 use ms_trace::trace::{Sink, Tracer, Tree, leaves};
 use ms_trace::trace::{Target, Wrt};
-use ms_trace::transform::is_linear;
+use ms_trace::transform::{expand, is_linear};
 use std::marker::PhantomData;
 use std::panic::Location;
 
@@ -88,7 +88,7 @@ where
         };
         let (_, recording) = record("tangent", tangents, rule, self.location)?;
         if let Recording::Trace { region, targets, results, .. } = &recording
-            && !is_linear(&region.graph, *targets, *results)?
+            && !is_linear(expand(&region.graph, true)?.as_ref(), *targets, *results)?
         {
             let message = "the tangent of the result is not linear in the tangents of the arguments";
             return Err(Error::new(Code::CustomTangent, message)

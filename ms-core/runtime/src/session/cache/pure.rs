@@ -3,8 +3,7 @@
 
 use super::build_id::Build;
 use super::disk::Disk;
-use super::entry::{Making, Notes};
-use crate::session::call::JitFn;
+use super::entry::{Making, Notes, Site};
 use crate::session::call::compiled::{backend, making};
 use crate::session::context::Settings;
 use ms_cache::{Digest, Key};
@@ -71,15 +70,18 @@ pub(crate) struct PureSlot {
     /// The index of each parameter, by its identity.
     places: FxHashMap<u64, usize>,
     making: &'static Making,
-    function: &'static JitFn,
+    name: &'static str,
+    site: Site,
     /// The types of the tensors of the arguments.
     types: Vec<Type>,
 }
 
 impl PureSlot {
-    /// Returns the location of a call; `None` if the cache is disabled, or for arguments with symbolic sizes.
+    /// Returns the location of a call of a function with this name and site; `None` if the cache is disabled, or for
+    /// arguments with symbolic sizes.
     pub fn of(
-        function: &'static JitFn,
+        name: &'static str,
+        site: Site,
         monomorph: TypeKey,
         settings: Settings,
         sign: &dyn Fn(&mut Sink<'_>),
@@ -92,9 +94,8 @@ impl PureSlot {
         }
         let build = Build::current()?;
         let making = making(settings.precision, &**backend(settings.device).ok()??);
-        let site = function.site();
         let mut of = Vec::new();
-        for text in [function.name(), &monomorph.text(), site.file] {
+        for text in [name, &monomorph.text(), site.file] {
             of.extend_from_slice(&text.len().to_le_bytes());
             of.extend_from_slice(text.as_bytes());
         }
@@ -110,7 +111,7 @@ impl PureSlot {
             .part("arguments", &words)
             .finish();
         let Shown { parameters, parameter_places: places, types, .. } = shown;
-        Some(Self { disk, key, build, parameters, places, making, function, types })
+        Some(Self { disk, key, build, parameters, places, making, name, site, types })
     }
 
     /// Returns the entry of the function by this build, if there is one with valid indices.
@@ -139,8 +140,8 @@ impl PureSlot {
         let notes = Notes {
             making: self.making,
             signature: types.join(", "),
-            function: self.function.name().to_owned(),
-            site: Some(self.function.site()),
+            function: self.name.to_owned(),
+            site: Some(self.site),
             level: "pure",
         };
         let (disk, key, build) = (self.disk.clone(), self.key.clone(), self.build.clone());

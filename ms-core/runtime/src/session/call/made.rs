@@ -1,29 +1,33 @@
 //! Interns compiled graphs by content.
 
-use super::compiled::Compiled;
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, Weak};
 
 /// The minimum total size of keys before dropped graphs are removed.
 const GONE_BYTES: usize = 64 << 10;
 
-/// The compiled graphs that are still in use, by their canonical bytes and their precision.
-#[derive(Default)]
-pub(super) struct Made {
-    table: FxHashMap<Vec<u8>, Weak<Compiled>>,
+/// The compiled graphs `T` that are still in use, by their canonical bytes and their precision.
+pub(super) struct Made<T> {
+    table: FxHashMap<Vec<u8>, Weak<T>>,
     /// The size of the keys added since dropped graphs were last removed, and the limit that triggers the next removal.
     added: usize,
     limit: usize,
 }
 
-impl Made {
+impl<T> Default for Made<T> {
+    fn default() -> Self {
+        Self { table: FxHashMap::default(), added: 0, limit: 0 }
+    }
+}
+
+impl<T> Made<T> {
     /// Returns the graph of a key, if it is still in use.
-    pub fn get(&self, key: &[u8]) -> Option<Arc<Compiled>> {
+    pub fn get(&self, key: &[u8]) -> Option<Arc<T>> {
         self.table.get(key).and_then(Weak::upgrade)
     }
 
     /// Adds the graph of a key.
-    pub fn insert(&mut self, key: Vec<u8>, made: &Arc<Compiled>) {
+    pub fn insert(&mut self, key: Vec<u8>, made: &Arc<T>) {
         self.added += key.len();
         self.table.insert(key, Arc::downgrade(made));
         if self.added > self.limit.max(GONE_BYTES) {

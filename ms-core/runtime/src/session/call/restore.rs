@@ -24,7 +24,9 @@ impl Call {
         if !self.function.pure || self.mode == DispatchMode::Tape {
             return None;
         }
-        report::stage("key", || PureSlot::of(self.function, self.monomorph, self.settings, sign))
+        report::stage("key", || {
+            PureSlot::of(self.function.name(), self.function.site(), self.monomorph, self.settings, sign)
+        })
     }
 
     /// Returns the stored trace of another process.

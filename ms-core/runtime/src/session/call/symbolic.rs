@@ -1,35 +1,23 @@
 //! Compiles graphs with symbolic sizes. They are traced and optimised once, and compiled once for each set of sizes,
 //! with kernels that all of them share.
 
-use super::compiled::Compiled;
 use crate::session::cache::lru::{Cached, Lru};
 use ms_ir::Graph;
 use ms_ir::error::{Code, Error, Result};
 use ms_ops::tensor::{Array, Dim};
 use smallvec::SmallVec;
-use std::sync::Arc;
 
 /// The maximal size in bytes of the programs that are cached for one function.
 const READY_BYTES: usize = 64 << 20;
 
 type Sizes = SmallVec<[usize; 2]>;
 
-/// The symbols of a graph, and its instances at constant sizes so far.
-pub struct Sized {
+/// The symbols of a graph, and its instances `T` at constant sizes so far.
+pub struct Sized<T> {
     symbols: Vec<Symbol>,
     /// The other dimensions of inputs that contain symbols: input, axis, and dimension.
     others: Vec<(usize, usize, Dim)>,
-    ready: Lru<Sizes, AtSizes, READY_BYTES>,
-}
-
-/// A graph of constant sizes.
-#[derive(Clone)]
-struct AtSizes(Arc<Compiled>);
-
-impl Cached for AtSizes {
-    fn bytes(&self) -> usize {
-        self.0.own_bytes()
-    }
+    ready: Lru<Sizes, T, READY_BYTES>,
 }
 
 /// A symbol, and the dimension of an input that determines it.
@@ -40,7 +28,7 @@ struct Symbol {
     dim: Dim,
 }
 
-impl Sized {
+impl<T: Cached> Sized<T> {
     /// Returns the symbols of a graph; `None` if all sizes are constant.
     ///
     /// # Errors
@@ -77,21 +65,17 @@ impl Sized {
     ///
     /// # Errors
     /// [`Code::Shape`] if inputs disagree; the errors of `make`.
-    pub fn at(
-        &self,
-        inputs: &[&Array],
-        make: impl FnOnce(&[(&str, usize)]) -> Result<Arc<Compiled>>,
-    ) -> Result<Arc<Compiled>> {
+    pub fn at(&self, inputs: &[&Array], make: impl FnOnce(&[(&str, usize)]) -> Result<T>) -> Result<T> {
         let sizes: Sizes = self.symbols.iter().map(|it| it.value(inputs)).collect::<Result<_>>()?;
         for &(input, axis, dim) in &self.others {
             self.check(inputs, input, axis, dim, &sizes)?;
         }
         if let Some(known) = self.ready.get(&sizes) {
-            return Ok(known.0);
+            return Ok(known);
         }
         let named: Vec<(&str, usize)> = self.symbols.iter().map(|it| &*it.name).zip(sizes.iter().copied()).collect();
         let made = make(&named)?;
-        Ok(self.ready.insert(sizes, AtSizes(made)).0)
+        Ok(self.ready.insert(sizes, made))
     }
 
     fn check(&self, inputs: &[&Array], input: usize, axis: usize, dim: Dim, sizes: &Sizes) -> Result<()> {

@@ -3,7 +3,6 @@
 use super::backward_slots::BackwardSlots;
 use super::compiled::Compiled;
 use super::lent::LentTensors;
-use super::versions::Versions;
 use super::writing_run::WritingRun;
 use crate::session::autodiff::tape::Tape;
 use crate::session::devices;
@@ -59,12 +58,18 @@ struct Given<'a> {
     of_thread: SmallVec<[Tensor; 2]>,
 }
 
+/// The versions of a function.
+pub(super) trait Home: Sync {
+    /// Removes a version.
+    fn remove(&self, version: &Version);
+}
+
 /// A compiled function for one signature.
 ///
 /// A version keeps no parameter alive. It is dropped when a parameter to which it is bound, or which its signature
 /// names, is dropped. No later call can have its signature then.
 pub(super) struct Version {
-    home: &'static Versions,
+    home: &'static dyn Home,
     signature: Box<[u64]>,
     /// The types that the signature contains only as hashes.
     types: Box<[TypeId]>,
@@ -72,7 +77,7 @@ pub(super) struct Version {
     pub(super) hash: u64,
     /// The types of the tensors among the arguments.
     pub(super) arguments: Box<[Type]>,
-    /// See [`Versions::turns`].
+    /// The number of the last use among the versions of the function.
     pub(super) used: AtomicU64,
     /// Whether a parameter is dropped.
     pub(super) dead: AtomicBool,
@@ -127,7 +132,7 @@ pub(super) fn template<T: Tree + Send + Sync + 'static>(result: &T) -> Box<dyn A
 
 impl Version {
     /// Creates the version for a signature with the parameters `shown`, as one of the versions of `home`.
-    pub fn new(home: &'static Versions, signature: &Signature, shown: &[Parameter], parts: Parts) -> Arc<Self> {
+    pub fn new(home: &'static dyn Home, signature: &Signature, shown: &[Parameter], parts: Parts) -> Arc<Self> {
         let Parts { compiled, backward_slots, inputs, results, writes, untraced, template } = parts;
         let (mut captured, mut reads, mut of_thread) = (Vec::new(), Vec::new(), Vec::new());
         let written: FxHashMap<u64, usize> = writes.iter().enumerate().map(|(at, it)| (it.id(), at)).collect();

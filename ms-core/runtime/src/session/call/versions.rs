@@ -1,6 +1,6 @@
 //! Stores the compiled versions of a function by signature.
 
-use super::version::Version;
+use super::version::{Home, Version};
 use crate::session::cache::lru::eviction_limit;
 use ms_ops::tensor::Type;
 use ms_trace::trace::Signature;
@@ -110,9 +110,10 @@ impl Versions {
         drop(table);
         drop(evicted);
     }
+}
 
-    /// Removes a version.
-    pub fn remove(&self, version: &Version) {
+impl Home for Versions {
+    fn remove(&self, version: &Version) {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         let at = table.place(|it| std::ptr::eq(it, version), version.hash);
         let removed = at.map(|at| table.remove(at));

@@ -1,24 +1,27 @@
 //! Executes ops eagerly: one op at a time, through the same kernels as compiled graphs.
 //!
-//! Views and constants run no code. Every other op is one [step](eager::Step), or, if its result consists of its
-//! operands, one step for each of them. A step's code is looked up by a key without extents and strides ([`step`]). For
-//! recent ops on the same layouts it is known without a key ([`repeat`]). Two fast paths have separate tables with
-//! shorter keys.
+//! The way of an op is `apply` → [`run`] → [`table::find`] → [`Step::run`]. A composite runs as the ops of its body, and
+//! an op on a device passes [`submit`] before `run`.
+//!
+//! - A [`Step`] is an op prepared for operands of a [`Key`]. The [table](table) has the steps of recent ops.
+//! - Steps of the same class share compiled [code](code), whose key has no extents and strides.
+//! - Views and constants run no code. A result that consists of its operands is a copy of each of them.
 
-mod fast_path;
-mod gather;
+mod code;
+mod key;
 mod origin;
-mod repeat;
 mod step;
+mod table;
 #[cfg(test)]
 mod tests;
 
 use crate::session::context::settings;
 use crate::session::devices::{self, Submission};
+use code::{Ready, ready};
+use key::{Key, moves_as};
 use ms_compile::exec::{self, Backend, Work};
-use ms_compile::lower::eager::{self, Source, StepKey};
-use ms_ir::error::{Result, in_op};
-use ms_ops::ops::host::check_positions;
+use ms_compile::lower::eager::{self, Source};
+use ms_ir::error::{Error, Result, in_op};
 use ms_ops::ops::{self, Body, Effects, Lowering, OpDef, SliceRule, Types};
 use ms_ops::tensor::{
     Array, Device, DispatchMode, Dispatcher, EagerDispatcher, Eagerly, HostNumber, Layout, MemorySpace, OpCall,
@@ -29,8 +32,7 @@ use origin::Applied;
 pub(super) use origin::in_composite;
 use smallvec::SmallVec;
 use std::rc::Rc;
-use std::slice;
-use step::{Ready, ready};
+use step::Step;
 
 /// Executes ops one by one.
 struct Eager;
@@ -61,16 +63,34 @@ impl<'a> Operands<'a> {
         Ok(())
     }
 
-    /// Returns all operands, in order.
-    fn values(&self) -> SmallVec<[Value<'a>; 3]> {
-        let mut values: SmallVec<[Value<'a>; 3]> = self.arrays.iter().map(|it| Value::Array(it)).collect();
-        self.numbers.iter().for_each(|&(at, number)| values.insert(at, Value::Number(number)));
-        values
+    /// Returns all operands as arrays in `space`, in order.
+    ///
+    /// # Errors
+    /// The errors of copying the host scalars.
+    fn to_arrays(&self, space: MemorySpace) -> Result<SmallVec<[Array; 3]>> {
+        let mut arrays: SmallVec<[Array; 3]> = self.arrays.iter().map(|&it| it.clone()).collect();
+        for &(at, number) in &self.numbers {
+            arrays.insert(at, Value::Number(number).to_array().to_space(space)?);
+        }
+        if let MemorySpace::Device(memory) = space {
+            // Another stream copies the scalars.
+            with_stream(memory, StreamKind::Compute, |it| {
+                arrays.iter().try_for_each(|x| x.storage().await_written(it))
+            })?;
+        }
+        Ok(arrays)
     }
 
-    /// Returns all operands as arrays, in order.
-    fn to_arrays(&self) -> Arrays<'a> {
-        self.values().into_iter().map(Value::to_array).collect()
+    /// Returns all operands as those of an elementwise kernel, in order. `layout` returns the layout of an array.
+    fn sources<'l>(&self, layout: &dyn Fn(usize) -> &'l Layout) -> SmallVec<[Source<'l>; 3]> {
+        let mut sources = SmallVec::new();
+        for (i, array) in self.arrays.iter().enumerate() {
+            sources.push(Source::Memory(layout(i), array.dtype()));
+        }
+        for &(at, number) in &self.numbers {
+            sources.insert(at, Source::Number(number.dtype()));
+        }
+        sources
     }
 
     /// Returns the bits of the host scalars.
@@ -84,19 +104,9 @@ fn infer(def: &OpDef, call: &OpCall<'_>) -> Result<Types> {
     ops::infer(def, call.attrs, &[], &types.iter().collect::<SmallVec<[&Type; 3]>>())
 }
 
-/// Returns the result of an op on arrays in host memory that needs no loop nest.
-#[inline(always)]
-fn run_fast(backend: &dyn Backend, def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Option<Tensor> {
-    match def.lowering {
-        Lowering::Map(_) => fast_path::map(backend, def, call, operands),
-        Lowering::Gather(axis) => gather::dense(backend, def, operands, axis(call.attrs)),
-        _ => None,
-    }
-}
-
 /// Runs the body of a composite, op by op, and returns its results.
 #[inline(never)]
-fn run_body(body: Body, call: &OpCall<'_>) -> Result<Outputs> {
+fn expand(body: Body, call: &OpCall<'_>) -> Result<Outputs> {
     let run = || in_composite(call, || ops::unwatched(|| ops::apply_body(call, body)));
     match dispatch_mode() {
         DispatchMode::Eager => run(),
@@ -115,27 +125,20 @@ fn is_kept(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> b
     operands.arrays.iter().all(|it| it.space().is_host()) && exec::host_backend().is_some_and(|it| keeps(&**it))
 }
 
-/// Runs an op on the device of the operands. The results are unshared arrays.
-fn run(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Result<Outputs> {
-    if let Lowering::Composite(_) = def.lowering
-        && let Some(body) = ops::transform_rules(def).composite()
-        && !is_kept(def, call, operands)
-    {
-        return run_body(body, call);
-    }
-    if is_host_only() {
-        return run_in(exec::host_backend().map(|it| &**it), def, call, operands);
-    }
+/// Returns the backend of the host, if one is linked.
+#[inline]
+fn host() -> Option<&'static dyn Backend> {
+    exec::host_backend().map(|it| &**it)
+}
+
+/// Runs an op on the device of its operands, in a process that uses more than the host. An op on a device with a queue
+/// is submitted.
+#[inline(never)]
+fn submit(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Result<Outputs> {
     let (device, arrays) = devices::gathered(&operands.arrays, |_| false)?;
-    let numbers = operands.numbers.iter().map(|&(at, number)| (at, number)).collect();
-    let operands = Operands { arrays: arrays.iter().collect(), numbers };
+    let operands = Operands { arrays: arrays.iter().collect(), numbers: operands.numbers.iter().copied().collect() };
     if device.is_cpu() {
-        let backend = exec::host_backend().map(|it| &**it);
-        let run = || match backend.and_then(|it| run_fast(it, def, call, &operands)) {
-            Some(out) => Ok(Outputs::from_buf([out])),
-            None => run_in(backend, def, call, &operands),
-        };
-        return recorded(def, call, run);
+        return recorded(def, call, || run(host(), MemorySpace::Host, def, call, &operands));
     }
     let backend = &**exec::backend(device)?;
     let submit = || {
@@ -144,7 +147,7 @@ fn run(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Resul
             || Applied::new(call),
             |work| {
                 work.reads(&arrays)?;
-                let mut outputs = run_in(Some(backend), def, call, &operands)?;
+                let mut outputs = run(Some(backend), backend.memory(), def, call, &operands)?;
                 if def.effects.any_of(Effects::ORDERED) {
                     // The stream defines the order, so the work after a failed op does not need its token.
                     outputs[0] = Tensor::from_array(arrays[0].clone());
@@ -178,97 +181,87 @@ fn recorded(def: &'static OpDef, call: &OpCall<'_>, run: impl FnOnce() -> Result
     exec::record_op(what, run)
 }
 
-/// Implements [`run`] on operands in the memory of a backend, or, without one, of the host.
-fn run_in(
+/// Runs an op on operands in `space`, the memory of a backend or, without one, of the host. The results are unshared
+/// arrays.
+#[inline]
+fn run(
     backend: Option<&dyn Backend>,
+    space: MemorySpace,
     def: &'static OpDef,
     call: &OpCall<'_>,
     operands: &Operands<'_>,
 ) -> Result<Outputs> {
-    match (&def.lowering, backend) {
-        (Lowering::Map(_), Some(backend)) => {
-            let out = in_op(|| one_step(backend, def, call, operands))?;
-            Ok(Outputs::from_buf([Tensor::from_array(out)]))
+    let backend = match (backend, &def.lowering) {
+        // Only elementwise kernels take host scalars as immediates.
+        (Some(backend), Lowering::Map(_)) => backend,
+        _ if !operands.numbers.is_empty() => return run_on_arrays(backend, space, def, call, operands),
+        (None, _) | (_, Lowering::Constant(_) | Lowering::View(_) | Lowering::Slices(_) | Lowering::Position(_)) => {
+            return run_without_step(backend, space, def, call, &operands.arrays);
         }
-        _ => run_others(backend, def, call, operands),
-    }
+        (Some(backend), _) => backend,
+    };
+    let key = Key::new(space.device(), def, call, operands);
+    let entry = match table::find(&key, operands) {
+        Some(entry) => entry,
+        None => table::insert(&key, operands, Step::prepare(backend, def, call, &key, operands)?),
+    };
+    entry.step.run(backend, space, &key, operands)
 }
 
-/// Implements [`run_any`] with host scalars copied to memory.
-fn run_others(
+/// Implements [`run`] with the host scalars copied to memory.
+#[inline(never)]
+fn run_on_arrays(
     backend: Option<&dyn Backend>,
+    space: MemorySpace,
     def: &'static OpDef,
     call: &OpCall<'_>,
     operands: &Operands<'_>,
 ) -> Result<Outputs> {
+    let arrays = in_op(|| operands.to_arrays(space))?;
+    run(backend, space, def, call, &Operands { arrays: arrays.iter().collect(), ..Operands::default() })
+}
+
+/// Implements [`run`] for ops that have no step, and for all ops without a backend.
+#[inline(never)]
+fn run_without_step(
+    backend: Option<&dyn Backend>,
+    space: MemorySpace,
+    def: &'static OpDef,
+    call: &OpCall<'_>,
+    operands: &Arrays<'_>,
+) -> Result<Outputs> {
     let outputs = in_op(|| {
-        if operands.numbers.is_empty() {
-            return run_any(backend, def, call, operands);
-        }
-        let space = backend.map_or(MemorySpace::Host, Backend::memory);
-        let arrays = operands.to_arrays().into_iter().map(|it| it.to_space(space));
-        let arrays: SmallVec<[Array; 3]> = arrays.collect::<Result<_>>()?;
-        if let MemorySpace::Device(memory) = space {
-            // Another stream copies the scalars.
-            with_stream(memory, StreamKind::Compute, |it| {
-                arrays.iter().try_for_each(|x| x.storage().await_written(it))
-            })?;
-        }
-        run_any(backend, def, call, &Operands { arrays: arrays.iter().collect(), ..Operands::default() })
+        let types = infer(def, call)?;
+        let array = match (&def.lowering, backend) {
+            (Lowering::Constant(data), _) => data(call.attrs).to_array().to_space(space)?,
+            (Lowering::View(view), _) => match view(call.attrs, operands[0].layout()) {
+                Some(layout) => operands[0].with_layout(layout),
+                None => {
+                    let dense = contiguous(backend, operands[0])?;
+                    let layout = view(call.attrs, dense.layout()).expect("a row-major operand has every view");
+                    dense.with_layout(layout)
+                }
+            },
+            (Lowering::Slices(rule), Some(backend)) => slices(backend, *rule, call, operands, &types[0])?,
+            (Lowering::Position(_), Some(backend)) => positions(backend, def, call, operands, &types[0])?,
+            _ => return (def.eval)(call.attrs, operands),
+        };
+        Ok(SmallVec::from_iter([array]))
     })?;
     Ok(outputs.into_iter().map(Tensor::from_array).collect())
 }
 
-/// Implements [`run`] for ops that are not elementwise, on arrays in the memory of a backend, or, without one, of the
-/// host.
-fn run_any(
-    backend: Option<&dyn Backend>,
-    def: &'static OpDef,
-    call: &OpCall<'_>,
-    operands: &Operands<'_>,
-) -> Result<SmallVec<[Array; 1]>> {
-    if let Some(backend) = backend.filter(|_| is_one_step(def)) {
-        return Ok(SmallVec::from_iter([one_step(backend, def, call, operands)?]));
-    }
-    let operands = &operands.arrays;
-    let types = infer(def, call)?;
-    let space = backend.map_or(MemorySpace::Host, Backend::memory);
-    match &def.lowering {
-        Lowering::Constant(data) => return Ok(SmallVec::from_iter([data(call.attrs).to_array().to_space(space)?])),
-        Lowering::View(view) => {
-            let dense;
-            let (array, layout) = match view(call.attrs, operands[0].layout()) {
-                Some(layout) => (operands[0], layout),
-                None => {
-                    dense = contiguous(backend, operands[0])?;
-                    let layout = view(call.attrs, dense.layout()).expect("a row-major operand has every view");
-                    (&dense, layout)
-                }
-            };
-            return Ok(SmallVec::from_iter([array.with_layout(layout)]));
-        }
-        _ => {}
-    }
-    let Some(backend) = backend else {
-        return (def.eval)(call.attrs, operands);
-    };
-    let mut outputs: SmallVec<[Array; 1]> = SmallVec::with_capacity(types.len());
-    for ty in &types {
-        let shape = ty.shape().expect("arrays have constant shapes");
-        // SAFETY: steps write every element of their results (the slices of a result cover it), or return an error.
-        outputs.push(unsafe { Array::uninit_in(space, &shape, ty.dtype)? });
-    }
-    match &def.lowering {
-        Lowering::Slices(rule) => slices(backend, *rule, call, operands, &outputs[0])?,
-        Lowering::Position(_) => positions(backend, def, call, operands, &outputs[0])?,
-        _ => {
-            let ready = ready(backend, &StepKey::whole(def, call.attrs, operands, settings().precision))?;
-            // SAFETY: the op's type rule accepted the operands and returned the types of the outputs. These are fresh,
-            // so they are not shared.
-            unsafe { ready.code.run(&[], operands, &outputs)? };
-        }
-    }
-    Ok(outputs)
+/// Allocates a result.
+///
+/// # Errors
+/// The errors of the device.
+///
+/// # Safety
+/// Every element is written before it is read.
+unsafe fn uninit(backend: &dyn Backend, ty: &Type) -> Result<Array> {
+    let shape = ty.shape().expect("arrays have constant shapes");
+    // SAFETY: every element is written before it is read, by this function's contract.
+    unsafe { Array::uninit_in(backend.memory(), &shape, ty.dtype) }
 }
 
 /// Returns an array, or a row-major copy of a strided view, in the same memory.
@@ -289,26 +282,18 @@ pub(super) fn contiguous(backend: Option<&dyn Backend>, array: &Array) -> Result
     Ok(out)
 }
 
-/// Fails if indices of a gather are out of range. On a device this is a step before the gather.
-fn check(backend: &dyn Backend, axis: usize, operands: &Arrays<'_>) -> Result<()> {
-    if backend.memory().is_host() {
-        return check_positions(operands[1], axis, operands[0].shape());
-    }
-    let ready = ready(backend, &StepKey::Check { axis })?;
-    // SAFETY: the arrays have the types of the check and are live during the call; there are no results.
-    unsafe { ready.code.run(&[], operands, &[]) }
-}
-
-/// Runs an op of [`Lowering::Position`].
+/// Returns the result of an op of [`Lowering::Position`].
 fn positions(
     backend: &dyn Backend,
     def: &'static OpDef,
     call: &OpCall<'_>,
     operands: &Arrays<'_>,
-    out: &Array,
-) -> Result<()> {
+    ty: &Type,
+) -> Result<Array> {
+    // SAFETY: the kernel below writes every element of the result.
+    let out = unsafe { uninit(backend, ty)? };
     if out.numel() == 0 {
-        return Ok(());
+        return Ok(out);
     }
     let scalar = Layout::contiguous(&[]);
     let (mut described, mut addresses) = (SmallVec::<[_; 3]>::new(), SmallVec::<[u64; 4]>::new());
@@ -320,82 +305,26 @@ fn positions(
             addresses.push(operand.storage().device_ptr() as u64 + (offset * operand.dtype().size()) as u64);
         }
     }
-    let prepared = eager::prepare(def, call.attrs, &described, &out.ty(), settings().precision);
+    let prepared = eager::prepare(def, call.attrs, &described, ty, settings().precision);
     let prepared = prepared.expect("arrays have constant shapes");
     let ready = ready(backend, &prepared.key)?;
     // SAFETY: the call was prepared for elements of these operands, which are live, and for this fresh result.
-    unsafe { ready.launch(&prepared, addresses, &[], out.device_ptr()) }
-}
-
-/// Returns whether an op is one kernel or one contraction.
-fn is_one_step(def: &OpDef) -> bool {
-    use Lowering::{Contraction, Gather, Generate, Map, Reduce};
-    matches!(def.lowering, Contraction(_) | Gather(_) | Generate(_) | Map(_) | Reduce(_))
-}
-
-/// Runs an op that [is one step](is_one_step) on operands of any layout.
-fn one_step(backend: &dyn Backend, def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Result<Array> {
-    let in_range = || match def.lowering {
-        Lowering::Gather(axis) => check(backend, axis(call.attrs), &operands.arrays),
-        _ => Ok(()),
-    };
-    if let Some(known) = repeat::find(backend, call, operands) {
-        in_range()?;
-        return known.run(backend, operands);
-    }
-    let ty = infer(def, call)?.remove(0);
-    in_range()?;
-    let shape = ty.shape().expect("arrays have constant shapes");
-    // SAFETY: the step writes every element of its result before it is returned.
-    let out = unsafe { Array::uninit_in(backend.memory(), &shape, ty.dtype)? };
-    // A loop around an empty one takes time, too.
-    if out.numel() == 0 {
-        return Ok(out);
-    }
-    if let Lowering::Contraction(_) = def.lowering {
-        let ready = ready(backend, &StepKey::whole(def, call.attrs, &operands.arrays, settings().precision))?;
-        // SAFETY: the type rule accepted the operands, which are live, and returned the type of the fresh result.
-        unsafe { ready.code.run(&[], &operands.arrays, slice::from_ref(&out))? };
-        repeat::insert(backend, call, operands, &out, None, ready);
-        return Ok(out);
-    }
-    if let Some(prepared) = prepare(def, call, operands, &ty) {
-        let ready = ready(backend, &prepared.key)?;
-        // SAFETY: the call was prepared for these operands, which are live, and this fresh result.
-        unsafe { ready.launch(&prepared, addresses(&operands.arrays), &operands.bits(), out.device_ptr())? };
-        repeat::insert(backend, call, operands, &out, Some(prepared), ready);
-        return Ok(out);
-    }
-    // Some reductions, which have no host scalars, need a row-major operand to preserve their order of terms.
-    let dense: SmallVec<[Array; 3]> =
-        operands.arrays.iter().map(|it| contiguous(Some(backend), it)).collect::<Result<_>>()?;
-    let dense = Operands { arrays: dense.iter().collect(), ..Operands::default() };
-    let prepared = prepare(def, call, &dense, &ty).expect("row-major operands have a nest");
-    let ready = ready(backend, &prepared.key)?;
-    // SAFETY: the call was prepared for these row-major operands, which are live, and this fresh result.
-    unsafe { ready.launch(&prepared, addresses(&dense.arrays), &[], out.device_ptr())? };
+    unsafe { ready.launch(&prepared, addresses, &[], out.device_ptr())? };
     Ok(out)
 }
 
-/// Prepares the call of an op that is one kernel, with a result of type `out`. Returns `None` if its operands must be
-/// row-major.
-fn prepare(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>, out: &Type) -> Option<eager::Call> {
-    if let Lowering::Map(_) = def.lowering {
-        let sources = operands.values().into_iter().map(|it| match it {
-            Value::Array(array) => Source::Memory(array.layout(), array.dtype()),
-            Value::Number(number) => Source::Number(number.dtype()),
-        });
-        return eager::prepare_map(def, call.attrs, &sources.collect::<SmallVec<[Source<'_>; 3]>>(), out);
-    }
-    let described: SmallVec<[_; 3]> = operands.arrays.iter().map(|it| (it.layout(), it.dtype())).collect();
-    eager::prepare(def, call.attrs, &described, out, settings().precision)
-}
-
-/// Writes each operand to its slice of the result.
-fn slices(backend: &dyn Backend, rule: SliceRule, call: &OpCall<'_>, operands: &Arrays<'_>, out: &Array) -> Result<()> {
+/// Returns an array that consists of the operands: each is written to its slice.
+fn slices(
+    backend: &dyn Backend,
+    rule: SliceRule,
+    call: &OpCall<'_>,
+    operands: &Arrays<'_>,
+    ty: &Type,
+) -> Result<Array> {
+    // SAFETY: the slices of a result cover it, and the loop below writes each of them.
+    let out = unsafe { uninit(backend, ty)? };
     let shapes: SmallVec<[&[usize]; 3]> = operands.iter().map(|it| it.shape()).collect();
     let slices = rule(call.attrs, &shapes, out.layout());
-    let moves_as = |a: &Layout, b: &Layout| a.shape() == b.shape() && a.strides() == b.strides();
     // Usually all operands have the same loops.
     let mut last: Option<(&Layout, &Layout, eager::Call, Ready)> = None;
     for (&operand, slice) in operands.iter().zip(&slices).filter(|it| it.0.numel() != 0) {
@@ -413,45 +342,38 @@ fn slices(backend: &dyn Backend, rule: SliceRule, call: &OpCall<'_>, operands: &
         // SAFETY: the loops were prepared for this operand, which is live, and for this slice of the fresh result.
         unsafe { ready.launch(call, [operand.device_ptr() as u64], &[], first)? };
     }
-    Ok(())
+    Ok(out)
 }
 
-/// Returns the addresses of the first elements of operands.
-fn addresses(operands: &Arrays<'_>) -> impl Iterator<Item = u64> {
-    operands.iter().map(|it| it.device_ptr() as u64)
+/// Adds the op and its operands to an error.
+#[cold]
+#[inline(never)]
+fn explained(error: Error, def: &OpDef, call: &OpCall<'_>) -> Error {
+    let error = error.with_op(def.name()).at(call.location);
+    // A tensor that has left its trace is reported regardless of the other operands.
+    if call.inputs.iter().any(|it| it.is_traced()) {
+        return error;
+    }
+    error.with_operands(call.inputs.iter().map(|it| it.ty().to_string()))
 }
 
 impl Dispatcher for Eager {
     fn apply(&self, call: OpCall<'_>) -> Result<Outputs> {
         let def = ops::definition(call.op);
         let mut operands = Operands::default();
-        let valid = operands.extend(call.inputs);
-        if valid.is_ok()
-            && is_host_only()
-            && let Some(backend) = exec::host_backend()
-            && let Some(out) = run_fast(&**backend, def, &call, &operands)
-        {
-            if ops::is_float_status_watched() {
-                ops::watch_results(out.as_array())?;
-            }
-            return Ok(Outputs::from_buf([out]));
+        let outputs = operands.extend(call.inputs).and_then(|()| match def.lowering {
+            Lowering::Composite(body) if !is_kept(def, &call, &operands) => expand(body, &call),
+            _ if is_host_only() => run(host(), MemorySpace::Host, def, &call, &operands),
+            _ => submit(def, &call, &operands),
+        });
+        let outputs = match outputs {
+            Ok(outputs) => outputs,
+            Err(error) => return Err(explained(error, def, &call)),
+        };
+        if ops::is_float_status_watched() {
+            ops::watch_results(outputs.iter().filter_map(Tensor::as_array))?;
         }
-        match valid.and_then(|()| run(def, &call, &operands)) {
-            Ok(outputs) => {
-                if ops::is_float_status_watched() {
-                    ops::watch_results(outputs.iter().filter_map(Tensor::as_array))?;
-                }
-                Ok(outputs)
-            }
-            Err(error) => {
-                let error = error.with_op(def.name()).at(call.location);
-                // A tensor that has left its trace is reported regardless of the other operands.
-                if call.inputs.iter().any(|it| it.is_traced()) {
-                    return Err(error);
-                }
-                Err(error.with_operands(call.inputs.iter().map(|it| it.ty().to_string())))
-            }
-        }
+        Ok(outputs)
     }
 
     fn read_parameter(&self, parameter: &Parameter) -> Result<Tensor> {

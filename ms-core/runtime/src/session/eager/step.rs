@@ -1,80 +1,324 @@
-//! Caches the code of steps by key.
+//! Prepares steps of single ops, and runs them.
 
+use super::code::{Ready, ready};
+use super::key::{Class, Key, OPERANDS};
+use super::{Arrays, Operands, contiguous, infer};
+use crate::session::context::settings;
 use ms_compile::exec::{Backend, StepCode};
-use ms_compile::lower::eager::{Call, StepKey};
-use ms_ir::error::Result;
-use ms_ops::tensor::Device;
-use rustc_hash::FxHashMap;
-use std::cell::RefCell;
+use ms_compile::lower::eager::{self, Call, StepKey};
+use ms_ir::error::{Result, in_op};
+use ms_ops::ops::host::{Axis, check_positions, replace_axis};
+use ms_ops::ops::{Lowering, OpDef};
+use ms_ops::tensor::{Array, DType, Layout, MemorySpace, OpCall, Outputs, Shape, Tensor, Type};
+use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// The maximum number of steps cached per thread and device. When it is reached, the table is emptied.
-const KEPT: usize = 4096;
-
-/// A step that can be called.
-#[derive(Clone)]
-pub(super) struct Ready {
-    pub code: Arc<dyn StepCode>,
-    /// Words in the argument block of a call.
-    pub words: usize,
+/// An op on operands of a [key](Key): everything but addresses and the values of host scalars.
+pub(super) enum Step {
+    /// An elementwise op on [dense operands](Class::Elementwise). One loop covers all elements: each operand advances by
+    /// one element or, if it is a single element, not at all. Host scalars are immediates.
+    Elementwise {
+        /// The dtype of the result.
+        dtype: DType,
+        code: Arc<dyn StepCode>,
+    },
+    /// A gather from a [dense operand](Class::Gather). It has three loops: over the elements before the axis, over the
+    /// indices, and over the elements after the axis. The last is omitted if there is one such element.
+    Gather { code: Arc<dyn StepCode> },
+    /// A kernel with the loops of the operands' layouts.
+    Kernel {
+        /// The type of the result.
+        result: (Shape, DType),
+        call: Call,
+        ready: Ready,
+        /// Whether operands are copied to row-major memory first. Some reductions need this to preserve their order of
+        /// terms.
+        is_dense: bool,
+    },
+    /// A contraction or a library op on whole arrays.
+    Whole {
+        /// The types of the results.
+        results: SmallVec<[(Shape, DType); 1]>,
+        code: Arc<dyn StepCode>,
+    },
+    /// A result without elements, which needs no code: a loop around an empty one takes time, too.
+    Empty { result: (Shape, DType) },
 }
 
-impl Ready {
-    /// Calls a kernel on operands and a result that start at these addresses, and on host scalars of these bits.
+/// Words in the argument block of a gather with three loops, and with two.
+const ROW_WORDS: usize = 17;
+const ELEMENT_WORDS: usize = 13;
+
+impl Step {
+    /// Prepares the step of an op on operands of this key.
     ///
     /// # Errors
-    /// The errors of the device.
-    ///
-    /// # Safety
-    /// The code and the call have the same key. The call was prepared for the layouts of arrays that start at these
-    /// addresses and are live during the call, and for as many scalars. The memory of the result is not shared.
-    pub unsafe fn launch(
-        &self,
-        call: &Call,
-        operands: impl IntoIterator<Item = u64>,
-        numbers: &[u64],
-        out: *mut u8,
-    ) -> Result<()> {
-        let block = call.block(operands.into_iter().chain([out as u64]), numbers, self.words);
-        // SAFETY: by this method's contract, the call was prepared for arrays at these addresses that are live. So
-        // accesses are inside their storage, and nothing else accesses the result.
-        unsafe { self.code.run(&block, &[], &[]) }
+    /// The errors of the op's type rule, and of compiling code.
+    #[cold]
+    #[inline(never)]
+    pub fn prepare(
+        backend: &dyn Backend,
+        def: &'static OpDef,
+        call: &OpCall<'_>,
+        key: &Key<'_>,
+        operands: &Operands<'_>,
+    ) -> Result<Self> {
+        in_op(|| {
+            let types = infer(def, call)?;
+            match key.class {
+                Class::Layouts => Self::of_layouts(backend, def, call, &types, operands),
+                _ => Self::of_class(backend, def, call, types[0].dtype, key, operands),
+            }
+        })
     }
-}
 
-thread_local! {
-    static STEPS: RefCell<Vec<(Device, Steps)>> = RefCell::default();
-}
-
-type Steps = FxHashMap<StepKey, Ready>;
-
-/// Compiles a step. Op-by-op execution must have the same bits as strict compiled code, so it does not use native
-/// functions of the device.
-#[cold]
-pub(super) fn compile(backend: &dyn Backend, key: &StepKey) -> Result<Ready> {
-    let step = key.build(&backend.target().portable());
-    Ok(Ready { code: backend.compile_step(&step)?, words: step.call_words() })
-}
-
-/// Returns the code of the step of a key, cached per thread and device.
-pub(super) fn ready(backend: &dyn Backend, key: &StepKey) -> Result<Ready> {
-    let device = backend.memory().device();
-    let of_device = |tables: &[(Device, Steps)]| tables.iter().position(|it| it.0 == device);
-    let known = STEPS.with_borrow(|tables| tables[of_device(tables)?].1.get(key).cloned());
-    if let Some(known) = known {
-        return Ok(known);
-    }
-    let ready = compile(backend, key)?;
-    STEPS.with_borrow_mut(|tables| {
-        let at = of_device(tables).unwrap_or_else(|| {
-            tables.push((device, Steps::default()));
-            tables.len() - 1
-        });
-        let table = &mut tables[at].1;
-        if table.len() >= KEPT {
-            table.clear();
+    /// Prepares the step of an op on operands of a class, with a result of this dtype.
+    fn of_class(
+        backend: &dyn Backend,
+        def: &'static OpDef,
+        call: &OpCall<'_>,
+        dtype: DType,
+        key: &Key<'_>,
+        operands: &Operands<'_>,
+    ) -> Result<Self> {
+        // Two elements represent any number of them. With only one, every operand would be a single element.
+        let (single, several) = (Layout::contiguous(&[]), Layout::contiguous(&[2]));
+        if key.class == Class::Elementwise {
+            let sources = operands.sources(&|i| if key.is_single(i) { &single } else { &several });
+            let call = eager::prepare_map(def, call.attrs, &sources, &Type::of(dtype, &[2]));
+            let ready = ready(backend, &call.expect("the shape is constant").key)?;
+            debug_assert_eq!(ready.words, elementwise_words(operands), "elementwise kernels read no position");
+            return Ok(Self::Elementwise { dtype, code: ready.code });
         }
-        table.insert(key.clone(), ready.clone());
-    });
-    Ok(ready)
+        // The axis is the second one.
+        let operand: &[usize] = if key.is_single(0) { &[2, 2, 2] } else { &[2, 2] };
+        let from = (&Layout::contiguous(operand), operands.arrays[0].dtype());
+        let call = eager::prepare_gather(def, from, (&several, operands.arrays[1].dtype()), 1);
+        let ready = ready(backend, &call.key)?;
+        let words = if key.is_single(0) { ROW_WORDS } else { ELEMENT_WORDS };
+        debug_assert_eq!(ready.words, words, "a block has what the kernel reads");
+        Ok(Self::Gather { code: ready.code })
+    }
+
+    /// Prepares the step of an op on operands of these layouts, with results of these types.
+    fn of_layouts(
+        backend: &dyn Backend,
+        def: &'static OpDef,
+        call: &OpCall<'_>,
+        types: &[Type],
+        operands: &Operands<'_>,
+    ) -> Result<Self> {
+        use Lowering::{Contraction, Gather, Generate, Map, Reduce};
+        let mut results: SmallVec<[(Shape, DType); 1]> = SmallVec::new();
+        for ty in types {
+            results.push((ty.shape().expect("arrays have constant shapes"), ty.dtype));
+        }
+        let is_kernel = matches!(def.lowering, Gather(_) | Generate(_) | Map(_) | Reduce(_));
+        if (is_kernel || matches!(def.lowering, Contraction(_))) && results[0].0.contains(&0) {
+            return Ok(Self::Empty { result: results.remove(0) });
+        }
+        if !is_kernel {
+            let key = StepKey::whole(def, call.attrs, &operands.arrays, settings().precision);
+            return Ok(Self::Whole { results, code: ready(backend, &key)?.code });
+        }
+        let layouts: SmallVec<[&Layout; 3]> = operands.arrays.iter().map(|it| it.layout()).collect();
+        let (prepared, is_dense) = match kernel(def, call, &layouts, operands, &types[0]) {
+            Some(prepared) => (prepared, false),
+            None => {
+                let dense: SmallVec<[Layout; 3]> = layouts.iter().map(|it| Layout::contiguous(it.shape())).collect();
+                let layouts: SmallVec<[&Layout; 3]> = dense.iter().collect();
+                let prepared = kernel(def, call, &layouts, operands, &types[0]);
+                (prepared.expect("row-major operands have a nest"), true)
+            }
+        };
+        let ready = ready(backend, &prepared.key)?;
+        Ok(Self::Kernel { result: results.remove(0), call: prepared, ready, is_dense })
+    }
+
+    /// Runs the step on operands of its key.
+    ///
+    /// # Errors
+    /// The errors of the op and of the device.
+    #[inline(always)]
+    pub fn run(
+        &self,
+        backend: &dyn Backend,
+        space: MemorySpace,
+        key: &Key<'_>,
+        operands: &Operands<'_>,
+    ) -> Result<Outputs> {
+        match self {
+            Self::Elementwise { dtype, code } => elementwise(space, *dtype, &**code, key, operands),
+            Self::Gather { code } => gather(backend, space, &**code, key, operands),
+            _ => self.run_on_layouts(backend, space, key, operands),
+        }
+    }
+
+    /// Implements [`Step::run`] for operands of [`Class::Layouts`].
+    #[inline(never)]
+    fn run_on_layouts(
+        &self,
+        backend: &dyn Backend,
+        space: MemorySpace,
+        key: &Key<'_>,
+        operands: &Operands<'_>,
+    ) -> Result<Outputs> {
+        in_op(|| {
+            if let Some(axis) = key.axis {
+                check(backend, axis, &operands.arrays)?;
+            }
+            let one = |out| Ok(Outputs::from_buf([Tensor::from_array(out)]));
+            match self {
+                Self::Kernel { result: (shape, dtype), call, ready, is_dense } => {
+                    // SAFETY: the kernel writes every element before the array is returned.
+                    let out = unsafe { Array::uninit_in(space, shape, *dtype)? };
+                    let copies: SmallVec<[Array; 3]>;
+                    let dense: Arrays<'_>;
+                    let arrays = if *is_dense {
+                        copies =
+                            operands.arrays.iter().map(|it| contiguous(Some(backend), it)).collect::<Result<_>>()?;
+                        dense = copies.iter().collect();
+                        &dense[..]
+                    } else {
+                        &operands.arrays[..]
+                    };
+                    let addresses = arrays.iter().map(|it| it.device_ptr() as u64);
+                    // SAFETY: the call was prepared for operands of these layouts, which are live, and for a fresh
+                    // result of this type.
+                    unsafe { ready.launch(call, addresses, &operands.bits(), out.device_ptr())? };
+                    one(out)
+                }
+                Self::Whole { results, code } => {
+                    let mut outputs: SmallVec<[Array; 1]> = SmallVec::with_capacity(results.len());
+                    for (shape, dtype) in results {
+                        // SAFETY: the code writes every element before the array is returned.
+                        outputs.push(unsafe { Array::uninit_in(space, shape, *dtype)? });
+                    }
+                    // SAFETY: the type rule accepted operands of these types, which are live, and returned the types of
+                    // the fresh results.
+                    unsafe { code.run(&[], &operands.arrays, &outputs)? };
+                    Ok(outputs.into_iter().map(Tensor::from_array).collect())
+                }
+                Self::Empty { result: (shape, dtype) } => {
+                    // SAFETY: the array has no elements.
+                    one(unsafe { Array::uninit_in(space, shape, *dtype)? })
+                }
+                Self::Elementwise { .. } | Self::Gather { .. } => unreachable!("steps of classes have no layouts"),
+            }
+        })
+    }
+}
+
+/// Prepares the call of an op that is one kernel, on operands of these layouts, with a result of type `out`. Returns
+/// `None` if its operands must be row-major.
+fn kernel(
+    def: &'static OpDef,
+    call: &OpCall<'_>,
+    layouts: &[&Layout],
+    operands: &Operands<'_>,
+    out: &Type,
+) -> Option<Call> {
+    if let Lowering::Map(_) = def.lowering {
+        return eager::prepare_map(def, call.attrs, &operands.sources(&|i| layouts[i]), out);
+    }
+    let mut described: SmallVec<[(&Layout, DType); 3]> = SmallVec::new();
+    for (layout, array) in layouts.iter().zip(&operands.arrays) {
+        described.push((layout, array.dtype()));
+    }
+    eager::prepare(def, call.attrs, &described, out, settings().precision)
+}
+
+/// Returns the number of words in the argument block of a step of [`Class::Elementwise`].
+fn elementwise_words(operands: &Operands<'_>) -> usize {
+    1 + 2 * (operands.arrays.len() + 1) + operands.numbers.len()
+}
+
+/// Runs a step of [`Class::Elementwise`] with a result of this dtype.
+#[inline(always)]
+fn elementwise(
+    space: MemorySpace,
+    dtype: DType,
+    code: &dyn StepCode,
+    key: &Key<'_>,
+    operands: &Operands<'_>,
+) -> Result<Outputs> {
+    let arrays = &operands.arrays;
+    // SAFETY: the kernel writes every element before the array is returned.
+    let out = unsafe { Array::uninit_in(space, key.shape, dtype)? };
+    let mut block = [0; 1 + 2 * (OPERANDS + 1)];
+    block[0] = out.numel() as u64;
+    for (i, operand) in arrays.iter().enumerate() {
+        block[1 + 2 * i] = operand.device_ptr() as u64;
+        block[2 + 2 * i] = if key.is_single(i) { 0 } else { operand.dtype().size() as u64 };
+    }
+    let mut words = 1 + 2 * (arrays.len() + 1);
+    block[words - 2] = out.device_ptr() as u64;
+    block[words - 1] = dtype.size() as u64;
+    for (_, number) in &operands.numbers {
+        block[words] = number.bits();
+        words += 1;
+    }
+    // SAFETY: every operand in memory is dense with as many elements as `out`, or is one element that does not advance.
+    // All are live during the call, and `out` is fresh.
+    unsafe { code.run(&block[..words], &[], &[])? };
+    Ok(Outputs::from_buf([Tensor::from_array(out)]))
+}
+
+/// Runs a step of [`Class::Gather`].
+#[inline(never)]
+fn gather(
+    backend: &dyn Backend,
+    space: MemorySpace,
+    code: &dyn StepCode,
+    key: &Key<'_>,
+    operands: &Operands<'_>,
+) -> Result<Outputs> {
+    let (operand, index) = (operands.arrays[0], operands.arrays[1]);
+    let axis = key.axis.expect("a gather has an axis");
+    check(backend, axis, &operands.arrays)?;
+    let (count, bytes) = (index.numel(), operand.dtype().size());
+    let sizes = replace_axis(operand.shape(), axis, index.shape());
+    // SAFETY: the kernel writes every element before the array is returned.
+    let out = unsafe { Array::uninit_in(space, &sizes, operand.dtype())? };
+    if out.numel() == 0 {
+        return Ok(Outputs::from_buf([Tensor::from_array(out)]));
+    }
+    let Axis { outer, size, inner } = Axis::of(operand.shape(), axis);
+    let [from, at, to] = [operand.device_ptr() as usize, index.device_ptr() as usize, out.device_ptr() as usize];
+    let step = index.dtype().size();
+    // Extents, then addresses and strides of the operand, the indices and the result, then the axis.
+    let block: [usize; ROW_WORDS] = if key.is_single(0) {
+        let (plane, row) = (size * inner * bytes, inner * bytes);
+        let operands = [from, plane, 0, bytes, at, 0, step, 0, to, count * row, row, bytes];
+        concat([outer, count, inner], operands, [row, size])
+    } else {
+        let operands = [from, size * bytes, 0, at, 0, step, to, count * bytes, bytes];
+        concat([outer, count], operands, [bytes, size])
+    };
+    let block = block.map(|it| it as u64);
+    let length = if key.is_single(0) { ROW_WORDS } else { ELEMENT_WORDS };
+    // SAFETY: both operands are dense, contain all elements that the loops and the axis access, and are live during the
+    // call; `out` is fresh.
+    unsafe { code.run(&block[..length], &[], &[])? };
+    Ok(Outputs::from_buf([Tensor::from_array(out)]))
+}
+
+/// Concatenates the parts of an argument block, padded with zeros.
+fn concat<const L: usize, const O: usize, const N: usize>(
+    extents: [usize; L],
+    operands: [usize; O],
+    axis: [usize; 2],
+) -> [usize; N] {
+    let mut words = extents.into_iter().chain(operands).chain(axis);
+    std::array::from_fn(|_| words.next().unwrap_or(0))
+}
+
+/// Fails if indices of a gather are out of range. On a device this is a step before the gather.
+fn check(backend: &dyn Backend, axis: usize, operands: &Arrays<'_>) -> Result<()> {
+    if backend.memory().is_host() {
+        return check_positions(operands[1], axis, operands[0].shape());
+    }
+    let ready = ready(backend, &StepKey::Check { axis })?;
+    // SAFETY: the arrays have the types of the check and are live during the call; there are no results.
+    unsafe { ready.code.run(&[], operands, &[]) }
 }

@@ -1,6 +1,6 @@
 //! Tests which code ops share, counted by a backend that computes nothing.
 
-use super::{Operands, run_fast, run_in};
+use super::{Operands, run};
 use ms_compile::exec::{Artifact, Backend, CompileOptions, Executable, StepCode};
 use ms_compile::lower::eager::Step;
 use ms_compile::target::Target;
@@ -108,13 +108,12 @@ impl Recording {
         Self { target: Target::unbounded(), steps: Mutex::default(), blocks: Blocks::default() }
     }
 
-    /// Applies an op by a fast path if that accepts the operands, and otherwise by its step.
+    /// Applies an op.
     fn apply(&self, def: &'static OpDef, attrs: &Attrs, inputs: &[&Tensor]) -> Tensor {
         let call = OpCall { op: def.op(), attrs, inputs, location: Location::caller() };
         let mut operands = Operands::default();
         operands.extend(inputs).expect("nothing is traced");
-        let run = || run_in(Some(self), def, &call, &operands).expect("the backend runs it").remove(0);
-        run_fast(self, def, &call, &operands).unwrap_or_else(run)
+        run(Some(self), self.memory(), def, &call, &operands).expect("the backend runs it").remove(0)
     }
 
     /// Returns the number of compiled steps, and the last word of the last call.

@@ -1,13 +1,17 @@
 //! Defines the arguments and results of compiled functions: values with parts that can be visited.
 
 mod containers;
+mod flags;
 mod leaf;
 mod names;
 mod sink;
+mod sizes;
 
-pub use leaf::{ComputeDType, Frozen, Training};
+pub use flags::{ComputeDType, Training};
+pub use leaf::Frozen;
 pub use names::ArgumentNames;
-pub use sink::{CellId, Name, PerParameter, Sink, Size, Sizes, Visitor};
+pub use sink::{CellId, Name, PerParameter, Sink, Visitor};
+pub use sizes::{Size, Sizes};
 
 use ms_ops::tensor::{Parameter, Tensor};
 

@@ -1,6 +1,7 @@
 //! Defines the visitor interface of arguments.
 
-use super::{ComputeDType, Training};
+use super::flags::{ComputeDType, Training};
+use super::sizes::Sizes;
 use crate::trace::signature::Signature;
 use crate::trace::type_key::TypeKey;
 use ms_ir::error::{Code, Error, raise, stack_address};
@@ -266,24 +267,6 @@ pub trait Visitor {
 pub trait PerParameter {
     /// Creates the slots of those parameters that have none.
     fn prepare(&self, parameters: &[Parameter]);
-}
-
-/// The sizes of an argument, as `#[jit(dims(x = [batch, _]))]` declares them.
-#[derive(Debug)]
-pub struct Sizes {
-    /// The name of the argument.
-    pub argument: &'static str,
-    /// The sizes of the axes, one for each.
-    pub axes: &'static [Size],
-}
-
-/// The size of one axis of an argument.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Size {
-    /// A static size, part of the key: every size compiles a version. Written `_`.
-    Fixed,
-    /// A symbol with a size that each call determines. Written as a name.
-    Symbol(&'static str),
 }
 
 /// The name of a part: `fc1`, `[3]`, or `["w"]`.

@@ -7,7 +7,6 @@
 
 use super::carry::{Carry, Held, Leaves, held};
 use super::kind::{Condition, Decision, Host, Kind, OnTensor};
-use super::repeat::{Repeat, Rounds};
 use crate::trace::tracer::Tracer;
 use ms_ir::error::{Code, Error, abandon};
 use ms_ops::ops;
@@ -100,6 +99,17 @@ pub struct Flow<K, R> {
     waited: usize,
 }
 
+/// The number of iterations of a host loop.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Rounds {
+    /// Finite.
+    Bounded,
+    /// Unknown.
+    Open,
+    /// Infinite.
+    Endless,
+}
+
 /// The maximal number of iterations of a potentially infinite loop that are traced after a tensor may have left it.
 const PATIENCE: usize = 10_000;
 
@@ -179,29 +189,24 @@ impl<K: Kind, R> Flow<K, R> {
         is_set(&self.flags.0)
     }
 
-    /// Begins an iteration.
-    ///
-    /// Raises [`Code::HostLoop`] for a host loop that only a tensor terminates.
+    /// Begins an iteration of a loop that is traced, or of a host loop.
     #[track_caller]
     #[inline]
-    pub fn begin<L>(&mut self, region: &Repeat<L>) {
+    pub(super) fn begin_iteration(&mut self, is_traced: bool, rounds: Rounds) {
         if K::ON_TENSOR {
-            self.flags.1 = if region.is_traced() { flag(false) } else { self.flags.0.clone() };
+            self.flags.1 = if is_traced { flag(false) } else { self.flags.0.clone() };
             self.inside = depth();
-            if !region.is_traced() && known(&self.flags.0).is_none() {
-                self.wait(region.rounds);
+            if !is_traced && known(&self.flags.0).is_none() {
+                self.wait(rounds);
             }
         }
     }
 
-    /// Checks a loop head that advances a variable used after the loop.
-    ///
-    /// Reports [`Code::HostChange`] if a tensor may have left a host loop by then: the variable would advance whatever
-    /// the value of the tensor.
+    /// Checks a host loop that advances a variable used after it.
     #[track_caller]
     #[inline]
-    pub fn advances<L>(&self, region: &Repeat<L>, name: &str, does: bool) {
-        if K::ON_TENSOR && does && !region.is_traced() && known(&self.flags.0).is_none() {
+    pub(super) fn advances_on_host(&self, name: &str) {
+        if K::ON_TENSOR && known(&self.flags.0).is_none() {
             advanced(name);
         }
     }

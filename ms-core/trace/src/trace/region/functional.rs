@@ -2,9 +2,10 @@
 //!
 //! Eagerly they run step by step; in a trace each is one node.
 
+use super::bounds::Bound;
 use super::carry::{Carry, Held, Leaves, held};
 use super::kind::{Condition, OnTensor};
-use super::range::{Bound, Over, range};
+use super::range::{Over, range};
 use super::repeat::repeat;
 use super::{Open, branch, set_apart};
 use crate::trace::arg::{Tree, leaves};

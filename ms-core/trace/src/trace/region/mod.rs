@@ -1,6 +1,7 @@
 //! Implements regions: the functions that annotated code calls at the borders of `if`, `while` and `for`. With them the
 //! same body runs as plain Rust on host values, and is traced on tensors.
 
+mod bounds;
 mod branch;
 mod carry;
 mod flow;
@@ -10,13 +11,14 @@ mod range;
 mod reach;
 mod repeat;
 
+pub use bounds::Bound;
 pub use branch::{Branch, branch};
 pub use carry::{Alike, Carry, Held, held, passing};
 pub use flow::{Any, Either, Flow, GoesOn, HeldFlow, Vote, flow, held_flow, vote};
 pub(crate) use functional::scan_carries;
 pub use functional::{cond, fori_loop, scan, switch, while_loop};
 pub use kind::{Assertion, Condition, Decision, Deferring, Host, OnTensor, decide, holds};
-pub use range::{Bound, Counting, For, Iterate, Numbers, Over, Range, range};
+pub use range::{Counting, For, Iterate, Numbers, Over, Range, range};
 pub use reach::{
     Advances, AdvancesNothing, AsksAny, AsksWrites, HandsAny, HandsClone, HandsStill, HandsWrites, Probe, Reach,
 };

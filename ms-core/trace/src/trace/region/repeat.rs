@@ -16,10 +16,10 @@
 //! }
 //! ```
 
+use super::bounds::{Bounds, Counter};
 use super::carry::{Carry, Held, Leaves};
-use super::flow::{Flow, HeldFlow, Vote};
+use super::flow::{Flow, HeldFlow, Rounds, Vote};
 use super::kind::{Condition, Decision, Kind, OnTensor};
-use super::range::{Bounds, Counter};
 use super::reach::Reach;
 use super::{Open, blank, set_apart};
 use crate::trace::tracer::{Repeated, Suspended, Tracer};
@@ -36,17 +36,6 @@ pub struct Repeat<K> {
     traced: Option<Box<Traced>>,
     /// The number of iterations of a host loop, as far as known.
     pub(super) rounds: Rounds,
-}
-
-/// The number of iterations of a host loop.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Rounds {
-    /// Finite.
-    Bounded,
-    /// Unknown.
-    Open,
-    /// Infinite.
-    Endless,
 }
 
 /// The phase of a traced loop.
@@ -104,6 +93,29 @@ impl<K> Repeat<K> {
     #[inline]
     pub fn is_traced(&self) -> bool {
         self.traced.is_some()
+    }
+}
+
+impl<K: Kind, R> Flow<K, R> {
+    /// Begins an iteration.
+    ///
+    /// Raises [`Code::HostLoop`] for a host loop that only a tensor terminates.
+    #[track_caller]
+    #[inline]
+    pub fn begin<L>(&mut self, region: &Repeat<L>) {
+        self.begin_iteration(region.is_traced(), region.rounds);
+    }
+
+    /// Checks a loop head that advances a variable used after the loop.
+    ///
+    /// Reports [`Code::HostChange`] if a tensor may have left a host loop by then: the variable would advance whatever
+    /// the value of the tensor.
+    #[track_caller]
+    #[inline]
+    pub fn advances<L>(&self, region: &Repeat<L>, name: &str, does: bool) {
+        if does && !region.is_traced() {
+            self.advances_on_host(name);
+        }
     }
 }
 

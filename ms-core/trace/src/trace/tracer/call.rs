@@ -5,6 +5,7 @@
 //! graph. Any other cell is traced at every call, since it may depend on more than the pattern. Its graph is then
 //! compared with the existing ones.
 
+use super::calls::{Known, Slot, Source};
 use super::frame::{CallNames, Frame, State};
 use super::{Binding, Tracer};
 use crate::trace::arg::{ArgumentNames, Sink, Tree, Visitor, leaves};
@@ -12,7 +13,6 @@ use ms_ir::error::{Result, raise};
 use ms_ir::{Def, Graph, Node, ValueId, shallow_bytes};
 use ms_ops::ops::{self, Control, Lowering};
 use ms_ops::tensor::{Parameter, Tensor, Type};
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::any::Any;
 use std::hash::BuildHasher;
@@ -29,42 +29,6 @@ const COMPOSITE: usize = 3;
 fn size(graph: &Graph) -> usize {
     let is_composite = |node: &Node| matches!(ops::definition(node.op).lowering, Lowering::Composite(_));
     graph.nodes().map(|(_, node)| if is_composite(node) { COMPOSITE } else { 1 }).sum()
-}
-
-/// The calls of a trace.
-#[derive(Default)]
-pub(super) struct Calls {
-    /// The graphs of traced patterns.
-    known: FxHashMap<SmallVec<[u64; 24]>, Rc<Known>>,
-    /// Distinct graphs by their content.
-    graphs: FxHashMap<Vec<u8>, Arc<Graph>>,
-}
-
-/// A graph that is shared by all calls of a pattern.
-struct Known {
-    graph: Arc<Graph>,
-    inputs: Vec<Source>,
-    writes: Vec<Slot>,
-    /// The parameters that backward functions read and do not write.
-    backward_reads: Vec<Slot>,
-    /// The result. Tensors of a call replace its tensors.
-    result: Box<dyn Any>,
-}
-
-/// The source of an input of a called graph, relative to the call.
-enum Source {
-    Operand(usize),
-    Slot(Slot),
-}
-
-/// A slot, relative to the call.
-enum Slot {
-    /// A slot of the pattern.
-    Own(usize),
-    /// A backward slot of the pattern.
-    OwnBackward(usize),
-    /// A slot that all calls share: the state of random numbers, the token of effects.
-    Common(Parameter),
 }
 
 /// The key of a cell call's graph, and the tensors and parameters of one call.

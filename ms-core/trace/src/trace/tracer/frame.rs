@@ -1,6 +1,7 @@
 //! Defines the graphs under construction: one for the trace, and one for each open region.
 
-use super::{Binding, call};
+use super::Binding;
+use super::calls::Calls;
 use crate::trace::arg::ArgumentNames;
 use ms_ir::error::{Code, Error};
 use ms_ir::{Def, Graph, Type, ValueId};
@@ -18,7 +19,7 @@ pub(super) struct State {
     /// The serials of all regions so far, in ascending order.
     pub regions: Vec<u32>,
     pub errors: Vec<Error>,
-    pub calls: call::Calls,
+    pub calls: Calls,
     /// The parameters that traced backward functions read and do not write.
     pub backward_reads: Vec<Parameter>,
 }

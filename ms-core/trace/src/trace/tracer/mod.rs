@@ -2,6 +2,7 @@
 
 mod backward_slots;
 mod call;
+mod calls;
 mod control;
 mod dispatch;
 mod frame;
@@ -99,7 +100,7 @@ impl Tracer {
                 frames: vec![Frame::new(name)],
                 regions: Vec::new(),
                 errors: Vec::new(),
-                calls: call::Calls::default(),
+                calls: calls::Calls::default(),
                 backward_reads: Vec::new(),
             }),
         })

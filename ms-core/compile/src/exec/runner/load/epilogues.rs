@@ -2,7 +2,7 @@
 
 use super::Loader;
 use crate::exec::runner::check::malformed;
-use crate::exec::runner::run;
+use crate::exec::runner::program;
 use crate::exec::{Driver, EpilogueWords};
 use crate::lower::{Epilogue, EpilogueLoops, KernelCall, View, image_axes};
 use ms_ir::data::Layout;
@@ -16,7 +16,7 @@ impl<D: Driver> Loader<'_, D> {
         &mut self,
         contraction: &Contraction,
         epilogue: &Epilogue,
-    ) -> Result<run::Epilogue<D::Kernel>> {
+    ) -> Result<program::Epilogue<D::Kernel>> {
         let Epilogue { kernel, loops, args } = epilogue;
         let (kernel, code) = self.kernel(*kernel)?;
         let by_rows = loops.is_by_rows(kernel, contraction);
@@ -38,11 +38,15 @@ impl<D: Driver> Loader<'_, D> {
             }
         };
         let words = EpilogueWords { loops: LoopWords::of(kernel), axes, result, by_rows };
-        Ok(run::Epilogue { code: code.clone(), block, words })
+        Ok(program::Epilogue { code: code.clone(), block, words })
     }
 
     /// Loads an epilogue of a library op and checks that its kernel iterates over the op's result.
-    pub(super) fn epilogue_of_op(&mut self, results: &[View], call: &KernelCall) -> Result<run::Epilogue<D::Kernel>> {
+    pub(super) fn epilogue_of_op(
+        &mut self,
+        results: &[View],
+        call: &KernelCall,
+    ) -> Result<program::Epilogue<D::Kernel>> {
         let KernelCall { kernel, extents, args } = call;
         let (kernel, code) = self.kernel(*kernel)?;
         let [result] = results else { return Err(malformed("an op with epilogues has one result")) };
@@ -60,7 +64,7 @@ impl<D: Driver> Loader<'_, D> {
         }
         let block = self.kernel_block(kernel, extents, args, None)?;
         let words = EpilogueWords { loops: LoopWords::of(kernel), axes: extents.len(), result: None, by_rows: false };
-        Ok(run::Epilogue { code: code.clone(), block, words })
+        Ok(program::Epilogue { code: code.clone(), block, words })
     }
 }
 

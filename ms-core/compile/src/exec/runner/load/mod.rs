@@ -4,8 +4,9 @@ mod epilogues;
 
 use super::check::{Checker, malformed};
 use super::copied::copied;
-use super::repeat::{CarryWords, Chain, Cycle, Repeated, Series, Trips};
-use super::run::{OperandWord, Patch, PlacedView, Program, Routine, Step};
+use super::program::{
+    CarryWords, Chain, Cycle, OperandWord, Patch, PlacedView, Program, Repeated, Routine, Series, Step, Trips,
+};
 use crate::exec::{Accepted, Check, Driver, LibraryCall};
 use crate::lower::{
     self, Argument, BufferId, ContractionResult, ContractionStep, IndexedAxis, KernelCall, KernelId, Loop, NextCarry,

@@ -3,12 +3,12 @@
 mod derived;
 mod located;
 mod on_device;
+mod recorded;
 
 use super::made::Made;
 use super::source::Source;
 use super::symbolic::Sized;
 use crate::optimize::PassContext;
-use crate::session::autodiff::tape::Tape;
 use crate::session::cache::disk::verifies;
 use crate::session::cache::entry::{CacheSlot, Making, Site, Split};
 use crate::session::cache::footprint::Footprint;
@@ -28,13 +28,22 @@ use ms_ops::tensor::{Array, Device, Outputs, Tensor, is_host_only};
 use once_cell::sync::OnceCell;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Instant;
 
 /// The maximum size of the cache of compiled graphs. They serve other functions or models with the same graph.
 const KEPT_BYTES: usize = 64 << 20;
+
+/// A graph of constant sizes, for a graph of symbolic ones.
+#[derive(Clone)]
+struct AtSizes(Arc<Compiled>);
+
+impl Cached for AtSizes {
+    fn bytes(&self) -> usize {
+        self.0.own_bytes()
+    }
+}
 
 /// A graph, its compiled code, and its derivatives.
 pub struct Compiled {
@@ -45,7 +54,7 @@ pub struct Compiled {
     /// This graph on other devices.
     elsewhere: Mutex<FxHashMap<Device, Arc<Compiled>>>,
     /// The symbols that a call determines, if sizes are symbolic.
-    sized: Option<Sized>,
+    sized: Option<Sized<AtSizes>>,
     /// The location on disk.
     place: Option<CacheSlot>,
     /// Whether it was looked up on disk.
@@ -63,7 +72,7 @@ impl Compiled {
         source: Arc<Source>,
         precision: Precision,
         device: Device,
-        sized: Option<Sized>,
+        sized: Option<Sized<AtSizes>>,
         place: Option<CacheSlot>,
         footprint: Footprint,
     ) -> Arc<Self> {
@@ -113,7 +122,7 @@ impl Compiled {
     /// # Errors
     /// See [`Compiled::new`].
     pub(in crate::session) fn shared(graph: Graph, precision: Precision, site: Option<Site>) -> Result<Arc<Self>> {
-        static MADE: LazyLock<Mutex<Made>> = LazyLock::new(Mutex::default);
+        static MADE: LazyLock<Mutex<Made<Compiled>>> = LazyLock::new(Mutex::default);
         let lock = || MADE.lock().unwrap_or_else(PoisonError::into_inner);
         // Locations are not part of the content, but are reported if a run fails.
         let same_lines = |it: &Arc<Self>| it.source.traced().is_some_and(|it| refuse_at_the_same_lines(it, &graph));
@@ -191,37 +200,6 @@ impl Compiled {
     /// See [`Compiled::new`].
     pub fn results(&self) -> Result<usize> {
         self.source.results()
-    }
-
-    /// Calls the graph through the current dispatcher, which records it as one step if it is a tape.
-    ///
-    /// # Errors
-    /// The errors of lowering and of ops.
-    pub fn call(self: &Arc<Self>, inputs: &[Tensor]) -> Result<Outputs> {
-        self.call_with_backward_slots(inputs, 0..0)
-    }
-
-    /// Calls the graph like [`Compiled::call`], with the outputs `backward_slots` as backward slots.
-    pub(in crate::session) fn call_with_backward_slots(
-        self: &Arc<Self>,
-        inputs: &[Tensor],
-        backward_slots: Range<usize>,
-    ) -> Result<Outputs> {
-        match Tape::current() {
-            Some(tape) => tape.call(&self.fitted(inputs)?, inputs, backward_slots),
-            None => self.run(inputs),
-        }
-    }
-
-    /// Calls the graph like [`Compiled::call`], with donated inputs: see [`Compiled::run_owned`].
-    ///
-    /// # Errors
-    /// See [`Compiled::call`].
-    pub(crate) fn call_owned(self: &Arc<Self>, inputs: Vec<Tensor>) -> Result<Outputs> {
-        match Tape::current() {
-            Some(_) => self.call(&inputs),
-            None => self.run_owned(inputs),
-        }
     }
 
     /// Returns this graph on the device of its inputs, and at their sizes if sizes are symbolic.
@@ -345,16 +323,17 @@ impl Compiled {
     }
 
     /// Returns this graph of symbolic sizes at the sizes of its inputs.
-    fn at(&self, sized: &Sized, inputs: &[&Array]) -> Result<Arc<Self>> {
-        sized.at(inputs, |sizes| {
+    fn at(&self, sized: &Sized<AtSizes>, inputs: &[&Array]) -> Result<Arc<Self>> {
+        let known = sized.at(inputs, |sizes| {
             let place = self.place.as_ref().map(|it| it.piece(format!("sizes {sizes:?}")));
             let known =
                 Self::of(self.source.at(sizes), self.precision, self.device, None, place, self.footprint.part());
             if known.place.is_none() {
                 known.source.graph()?;
             }
-            Ok(known)
-        })
+            Ok(AtSizes(known))
+        })?;
+        Ok(known.0)
     }
 
     fn executable(&self) -> Result<&Arc<dyn Executable>> {

@@ -29,10 +29,7 @@ impl Compiled {
             work.reads(&*inputs)?;
             dense(work, device, &mut inputs)?;
             let borrowed: SmallVec<[&Array; 8]> = inputs.iter().collect();
-            let outputs = match exec::is_watched() {
-                true => self.located_records(|| executable.run_watched(&borrowed)),
-                false => executable.run(&borrowed),
-            };
+            let outputs = self.located_records(|| executable.run(&borrowed));
             submitted(work, &inputs, outputs, &[])
         });
         Ok(tensors(outputs.map_err(|error| known.located(error))?))
@@ -51,16 +48,16 @@ impl Compiled {
             dense(work, device, inputs)?;
             // The others are shared and are not written.
             work.writes(inputs.iter_mut().filter_map(|it| it.is_sole().then_some(&*it)));
-            let outputs = match exec::is_watched() {
-                true => self.located_records(|| executable.run_donated_watched(inputs, donations)),
-                false => executable.run_donated(inputs, donations),
-            };
+            let outputs = self.located_records(|| executable.run_donated(inputs, donations));
             submitted(work, inputs, outputs, inputs)
         })
     }
 
-    /// Runs the graph, which records its steps, and adds the user's source locations to the records.
+    /// Runs the graph. If this thread is profiled, adds the user's source locations to the records of its steps.
     fn located_records<R>(&self, run: impl FnOnce() -> R) -> R {
+        if !exec::is_watched() {
+            return run();
+        }
         let before = exec::records_so_far();
         let result = run();
         if let Some(traced) = self.source.traced() {

@@ -1,0 +1,134 @@
+//! Records the steps of a run for profiles.
+
+use super::program::{Epilogue, PlacedView, Step};
+use crate::exec::watch::{self, Record, Span, Start};
+use crate::exec::{Driver, Work, op_name, work};
+use ms_ir::data::{Type, is_host_only};
+use std::sync::Arc;
+
+/// Records the steps of a run of a profiled thread.
+#[derive(Default)]
+pub(super) struct Observer {
+    /// The latest step: its routine, and its number there.
+    step: Option<(Arc<str>, u32)>,
+}
+
+impl Observer {
+    /// Returns an observer if this thread is profiled.
+    #[inline]
+    pub fn of_thread() -> Option<Self> {
+        // While any thread is profiled, the process is not known to use the host only. The other runs of a process that
+        // does test nothing more.
+        (!is_host_only() && watch::is_watched()).then(Self::default)
+    }
+
+    /// Begins a step.
+    pub fn begin(&mut self, routine: &Arc<str>, at: usize) -> Start {
+        self.step = Some((routine.clone(), at as u32));
+        Start::now()
+    }
+
+    /// Records a step.
+    pub fn record(&self, Span { start, time, by_reference }: Span, what: What) {
+        let What { name, work, node, kernel } = what;
+        let step = self.step.clone();
+        watch::add(Record { name, step, node, line: None, start, time, work, by_reference, kernel });
+    }
+}
+
+/// The description of a step.
+pub(super) struct What {
+    name: String,
+    work: Work,
+    node: Option<u32>,
+    kernel: Option<usize>,
+}
+
+impl What {
+    /// Describes a step that [is issued](Step::is_issued).
+    pub fn of_step<D: Driver>(driver: &D, step: &Step<D::Kernel>, words: &[u64]) -> Self {
+        let kernel = |code: &D::Kernel, block: &[u64]| Self::kernel(driver, code, block);
+        match step {
+            Step::Kernel { code, words: block } | Step::Copy { code, words: block, .. } => {
+                kernel(code, &words[block.clone()])
+            }
+            Step::Kernels(calls) => {
+                let mut work = Work::default();
+                let mut largest: Option<Self> = None;
+                for (code, block) in calls {
+                    let own = kernel(code, &words[block.clone()]);
+                    work.operations = work.operations.saturating_add(own.work.operations);
+                    work.bytes = work.bytes.saturating_add(own.work.bytes);
+                    if largest.as_ref().is_none_or(|it| it.work.bytes < own.work.bytes) {
+                        largest = Some(own);
+                    }
+                }
+                let Self { name, kernel, .. } = largest.unwrap_or_else(|| Self::unknown("none"));
+                Self { name: format!("{} kernels, the largest: {name}", calls.len()), work, node: None, kernel }
+            }
+            Step::Contraction { contraction, .. } => Self {
+                name: work::contraction_name(contraction),
+                work: Work::of_contraction(contraction),
+                node: None,
+                kernel: None,
+            },
+            Step::Epilogues { contraction, epilogues, .. } => {
+                // The result of the contraction is not materialised.
+                let mut work = Work::of_contraction(contraction);
+                let unstored = work::result_bytes(contraction);
+                work.bytes -= unstored;
+                let mut all = Self { name: work::contraction_name(contraction), work, node: None, kernel: None };
+                for Epilogue { code, block, words: of_tile } in epilogues {
+                    let mut own = kernel(code, &words[block.clone()]);
+                    let unread = if of_tile.result.is_some() { unstored } else { 0 };
+                    own.work.bytes = own.work.bytes.saturating_sub(unread);
+                    all = all.then(own);
+                }
+                all
+            }
+            Step::Library { call, inputs, outputs, epilogues } => {
+                let types = |views: &[PlacedView]| views.iter().map(PlacedView::ty).collect::<Vec<_>>();
+                let (from, to) = (types(inputs), types(outputs));
+                let from: Vec<&Type> = from.iter().collect();
+                let work = Work::of_op(call.op, &call.attrs, &from, &to);
+                let mut all = Self { name: op_name(call.op, &from), work, node: call.node, kernel: None };
+                for Epilogue { code, block, .. } in epilogues {
+                    all = all.then(kernel(code, &words[block.clone()]));
+                }
+                all
+            }
+            Step::Check { check, of, .. } => {
+                let ty = of.ty();
+                let bytes = (ty.numel().unwrap_or(0) * ty.dtype.size()) as u64;
+                let (name, work) = (format!("check of {}", op_name(check.op, &[&ty])), Work { operations: 0, bytes });
+                Self { name, work, node: check.node, kernel: None }
+            }
+            Step::Call { .. } | Step::Branch { .. } | Step::Loop(_) => {
+                unreachable!("the steps of a routine are issued")
+            }
+        }
+    }
+
+    /// Describes a copy of bytes.
+    pub fn copy(bytes: usize) -> Self {
+        Self { work: Work { operations: 0, bytes: 2 * bytes as u64 }, ..Self::unknown("copy") }
+    }
+
+    fn kernel<D: Driver>(driver: &D, code: &D::Kernel, block: &[u64]) -> Self {
+        let Some(view) = driver.view(code) else { return Self::unknown("kernel") };
+        let name = work::kernel_name(view.kernel, block);
+        Self { name, work: Work::of_kernel(view.kernel, block), node: None, kernel: watch::number(view) }
+    }
+
+    /// Combines a step with one of its epilogues.
+    fn then(self, epilogue: Self) -> Self {
+        let Self { name, mut work, node, kernel } = self;
+        work.operations = work.operations.saturating_add(epilogue.work.operations);
+        work.bytes = work.bytes.saturating_add(epilogue.work.bytes);
+        Self { name: format!("{name} then {}", epilogue.name), work, node, kernel: kernel.or(epilogue.kernel) }
+    }
+
+    fn unknown(name: &str) -> Self {
+        Self { name: name.to_owned(), work: Work::default(), node: None, kernel: None }
+    }
+}

@@ -1,0 +1,214 @@
+//! Defines a plan that is loaded: prepared as far as possible without addresses.
+
+use crate::exec::{Check, EpilogueCall, EpilogueWords, LibraryCall};
+use crate::lower::Place;
+use ms_ir::Contraction;
+use ms_ir::data::{Array, DType, Layout, Storage, Type};
+use ms_ir::op::definition;
+use smallvec::SmallVec;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A plan prepared as far as possible without addresses, with kernels of type `K`.
+///
+/// The argument blocks of all calls, of kernels and of routines, are in one template of words. A routine is never
+/// active twice in a run, so each has one range of words and one of the arena. A run copies the template. Addresses in
+/// the arena and of constants are written into the copy once per arena. Addresses of inputs and outputs are written
+/// once per call of a routine.
+pub(super) struct Program<K> {
+    pub constants: Vec<Array>,
+    pub arena_bytes: usize,
+    pub template: Vec<u64>,
+    /// The words with addresses in the arena, and their offsets there.
+    pub arena_words: Vec<(u32, usize)>,
+    /// The last one is the main routine.
+    pub routines: Vec<Routine<K>>,
+    /// The argument block of the main routine.
+    pub main_block: usize,
+}
+
+/// A routine. The argument block of a call has the addresses of its inputs, then of its outputs.
+pub(super) struct Routine<K> {
+    pub name: Arc<str>,
+    pub patches: Vec<Patch>,
+    pub steps: Vec<Step<K>>,
+    /// The number of inputs.
+    pub inputs: usize,
+    /// Sizes in bytes of inputs and outputs.
+    pub bytes: Vec<usize>,
+    /// Whether it opens stacks.
+    pub opens_stacks: bool,
+    /// Whether it returns none of the stacks that it opens, so that they are closed when it ends.
+    pub closes_stacks: bool,
+}
+
+/// A word with an address in an input or output.
+#[derive(Clone, Copy)]
+pub(super) struct Patch {
+    pub word: u32,
+    /// The position in the call's argument block.
+    pub arg: u32,
+    pub offset: usize,
+}
+
+pub(super) enum Step<K> {
+    /// A call of a kernel with an argument block of the template.
+    Kernel { code: K, words: Range<usize> },
+    /// Calls of kernels that may run concurrently, each with an argument block of the template.
+    Kernels(Box<[(K, Range<usize>)]>),
+    /// A kernel that only copies operands to results. It is skipped if all results share their operands' memory.
+    /// `pairs` are the words with the addresses of source and destination.
+    Copy { code: K, words: Range<usize>, pairs: SmallVec<[[usize; 2]; 1]> },
+    /// A contraction of these operands, with the word of the result's address.
+    Contraction { contraction: Arc<Contraction>, operands: [OperandWord; 2], result: usize },
+    /// A contraction with its epilogues.
+    Epilogues { contraction: Arc<Contraction>, operands: [OperandWord; 2], epilogues: Box<[Epilogue<K>]> },
+    /// A library call, with its epilogues.
+    Library { call: Arc<LibraryCall>, inputs: Vec<PlacedView>, outputs: Vec<PlacedView>, epilogues: Box<[Epilogue<K>]> },
+    /// A check of elements, which are then copied if there is a result. `copy` has the words of the two addresses and
+    /// the size in bytes.
+    Check { check: Arc<Check>, of: PlacedView, copy: Option<(Range<usize>, usize)> },
+    /// A call of a routine.
+    Call { routine: usize, block: usize },
+    /// A branch: a call of one of two routines.
+    Branch { condition: usize, routines: [usize; 2], block: usize },
+    /// A loop: successive calls of a routine.
+    Loop(Box<Repeated>),
+}
+
+impl<K> Step<K> {
+    /// Returns whether a queued driver may submit the issued steps before later ones are issued, if it may in the
+    /// `submitting` routines. It does so to read a condition, to act on the host, or because a loop is long.
+    fn submits(&self, submitting: &[bool]) -> bool {
+        match self {
+            Self::Kernel { .. } | Self::Kernels(_) | Self::Copy { .. } => false,
+            Self::Contraction { .. } | Self::Epilogues { .. } | Self::Check { .. } => false,
+            Self::Library { call, .. } => definition(call.op).effects.act_on_host(),
+            Self::Call { routine, .. } => submitting[*routine],
+            Self::Branch { .. } | Self::Loop(_) => true,
+        }
+    }
+
+    /// Returns whether the driver executes something: the step is no call of routines, and a copy has distinct memory.
+    pub fn is_issued(&self, words: &[u64]) -> bool {
+        match self {
+            Self::Copy { pairs, .. } => pairs.iter().any(|&[from, to]| words[from] != words[to]),
+            Self::Call { .. } | Self::Branch { .. } | Self::Loop(_) => false,
+            _ => true,
+        }
+    }
+}
+
+/// An epilogue of a contraction or a library op, with the argument block of a call.
+pub(super) struct Epilogue<K> {
+    pub code: K,
+    pub block: Range<usize>,
+    pub words: EpilogueWords,
+}
+
+impl<K> Epilogue<K> {
+    /// Returns the call, with its argument block in `words`.
+    pub fn call<'a>(&'a self, words: &'a [u64]) -> EpilogueCall<'a, K> {
+        EpilogueCall { kernel: &self.code, block: &words[self.block.clone()], words: self.words }
+    }
+}
+
+/// The word with the address of an operand of a contraction.
+#[derive(Clone, Copy)]
+pub(super) struct OperandWord {
+    pub word: usize,
+    /// Whether it is an input of its routine, and so possibly an input of the run.
+    pub is_input: bool,
+}
+
+/// A view whose layout is relative to the start of its buffer's memory, or of the whole arena.
+pub(super) struct PlacedView {
+    pub place: Place,
+    pub dtype: DType,
+    pub layout: Layout,
+}
+
+impl PlacedView {
+    /// Returns the type: dtype and dimensions.
+    pub fn ty(&self) -> Type {
+        Type::of(self.dtype, self.layout.shape())
+    }
+}
+
+impl<K> Program<K> {
+    /// Returns the number of steps of the main routine up to the last one at which a queued driver submits issued
+    /// steps.
+    pub fn submitting_steps(&self) -> u32 {
+        // Callees come before their callers.
+        let mut submitting = vec![false; self.routines.len()];
+        for at in 0..self.routines.len() {
+            submitting[at] = self.routines[at].steps.iter().any(|it| it.submits(&submitting));
+        }
+        let main = self.routines.last().map_or(&[][..], |it| &it.steps);
+        main.iter().rposition(|it| it.submits(&submitting)).map_or(0, |it| it as u32 + 1)
+    }
+
+    /// Relocates a copy of the template to an arena.
+    pub fn place(&self, words: &mut [u64], arena: &Storage) {
+        for &(word, at) in &self.arena_words {
+            words[word as usize] = arena.device_ptr() as u64 + at as u64;
+        }
+    }
+}
+
+/// A loop. Words are numbered as in the template.
+pub(super) struct Repeated {
+    pub body: usize,
+    /// The argument block of an iteration: carries, sequences, invariants; then computed carries, series, and the next
+    /// condition.
+    pub block: usize,
+    pub trips: Trips,
+    pub carries: Vec<CarryWords>,
+    /// The chains, in the order of the computed carries with which they begin.
+    pub chains: Vec<Chain>,
+    pub cycles: Vec<Cycle>,
+    pub sequences: Vec<Series>,
+    pub series: Vec<Series>,
+    /// The position of the first output in the block.
+    pub outputs: usize,
+    /// Whether the block is the same in all iterations but the first.
+    pub is_fixed: bool,
+    /// The words that change from one iteration to the next.
+    pub varying: Vec<Patch>,
+}
+
+/// Carries that are permuted cyclically: each takes the value of the previous one.
+pub(super) type Cycle = SmallVec<[usize; 2]>;
+
+/// The words with the addresses of a carry's initial value and of its result.
+pub(super) struct CarryWords {
+    pub initial: usize,
+    pub result: usize,
+}
+
+/// Carries that are shifted: each takes the value of the previous one, and the first takes the value that the body
+/// computes.
+pub(super) struct Chain {
+    pub carries: SmallVec<[usize; 2]>,
+    /// The words with the addresses of the results of the carries, and of one more buffer. A single carry that is
+    /// updated in place needs no extra buffer.
+    pub ring: SmallVec<[usize; 3]>,
+    pub bytes: usize,
+}
+
+/// A value with one element per iteration.
+pub(super) struct Series {
+    /// The word with its address.
+    pub word: usize,
+    pub row_bytes: usize,
+}
+
+pub(super) enum Trips {
+    /// Iterates until a condition is false. Contains the words with the addresses of the first and the next condition,
+    /// and of the number of iterations.
+    While { first: usize, next: usize, count: Option<usize> },
+    /// Iterates a constant number of times over arrays.
+    Times { count: usize, reverse: bool },
+    /// Iterates a computed number of times over stacks. `count` is the word with the address of the number.
+    Counted { count: usize, reverse: bool },
+}
