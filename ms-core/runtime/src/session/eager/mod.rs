@@ -361,8 +361,13 @@ impl Dispatcher for Eager {
     fn apply(&self, call: OpCall<'_>) -> Result<Outputs> {
         let def = ops::definition(call.op);
         let mut operands = Operands::default();
-        let outputs = operands.extend(call.inputs).and_then(|()| match def.lowering {
-            Lowering::Composite(body) if !is_kept(def, &call, &operands) => expand(body, &call),
+        // A composite has a body unless it is an op on images, which every backend runs.
+        let body = match def.lowering {
+            Lowering::Composite(_) => ops::transform_rules(def).composite(),
+            _ => None,
+        };
+        let outputs = operands.extend(call.inputs).and_then(|()| match body {
+            Some(body) if !is_kept(def, &call, &operands) => expand(body, &call),
             _ if is_host_only() => run(host(), MemorySpace::Host, def, &call, &operands),
             _ => submit(def, &call, &operands),
         });
