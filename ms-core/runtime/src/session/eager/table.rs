@@ -1,8 +1,8 @@
 //! Caches prepared steps of recent ops. An op that repeats on operands of one key infers no types and plans no loops
 //! again.
 //!
-//! Steps of many layouts share [code](super::code), which therefore has a table of its own: a step that is replaced
-//! here compiles nothing when it returns.
+//! Steps of many layouts share [code](super::code), which therefore has a separate table: a step that is replaced here
+//! compiles nothing when it returns.
 
 use super::Operands;
 use super::key::{Key, OwnedKey};
