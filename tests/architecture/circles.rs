@@ -10,8 +10,8 @@ const CIRCLES: [(&str, usize); 7] = [
     ("ms-core/compile/src", 0),
     ("ms-core/trace/src", 0),
     ("ms-core/runtime/src", 0),
-    ("ms-backends/x64/src", 4),
-    ("ms-backends/cpu/src", 1),
+    ("ms-backends/x64/src", 0),
+    ("ms-backends/cpu/src", 0),
 ];
 
 /// The path of a module, from the root of the crate.

@@ -1,7 +1,7 @@
 //! Runs ops along one axis: argmax and argmin, cumulative sums and products, and mean pooling.
 
 use super::elements;
-use super::index::written;
+use super::output::written;
 use ms_ir::data::{Array, Attrs, Element, Kind, Op, Scalar, try_filled};
 use ms_ir::error::Result;
 use ms_ir::with_element;

@@ -1,6 +1,6 @@
 //! Runs reads and writes at indices, of whole slices or of single elements along an axis, and concatenation.
 
-use super::update::begin;
+use super::output::{begin, written};
 use ms_ir::data::{Array, Attrs, Element, Op};
 use ms_ir::error::Result;
 use ms_ir::with_element;
@@ -36,17 +36,6 @@ static OPS: [(&OpDef, Run); 12] = [
 pub unsafe fn run(op: Op, attrs: &Attrs, inputs: &[&Array], out: &Array) -> Option<Result<()>> {
     let &(_, run) = OPS.iter().find(|it| it.0.op() == op)?;
     Some(run(attrs, inputs, out))
-}
-
-/// Returns the elements of an output.
-///
-/// # Safety
-/// The output is a row-major array of `T`, and nothing else accesses its memory meanwhile.
-#[allow(clippy::mut_from_ref, reason = "the storage is shared by type, and this user alone by contract")]
-pub unsafe fn written<T: Element>(out: &Array) -> &mut [T] {
-    // SAFETY: the output has `numel` contiguous elements of `T` that nothing else accesses, by this function's
-    // contract.
-    unsafe { std::slice::from_raw_parts_mut(out.device_ptr().cast::<T>(), out.numel()) }
 }
 
 /// Copies the rows of each operand to its columns of the output.

@@ -8,6 +8,7 @@ mod axis;
 mod conv;
 mod epilogues;
 mod index;
+mod output;
 mod pool;
 mod sort;
 #[cfg(test)]

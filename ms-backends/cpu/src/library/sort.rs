@@ -1,7 +1,7 @@
 //! Sorts along an axis, and selects the first elements in order.
 
 use super::elements;
-use super::index::written;
+use super::output::written;
 use half::{bf16, f16};
 use ms_ir::data::{Array, Attrs, Element, Op, try_room};
 use ms_ir::error::Result;

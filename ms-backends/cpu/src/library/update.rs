@@ -1,7 +1,7 @@
 //! Runs ops that update some elements of an array, in place if the result shares its memory.
 
 use super::elements;
-use super::index::written;
+use super::output::{begin, written};
 use ms_ir::data::{Array, Attrs, Element, Layout, Op};
 use ms_ir::error::Result;
 use ms_ir::with_element;
@@ -16,30 +16,6 @@ use ms_x64::threads;
 /// The conditions of [`run`](super::run) hold; the op has one output.
 pub unsafe fn run(op: Op, attrs: &Attrs, inputs: &[&Array], out: &Array) -> Option<Result<()>> {
     (op == ADD_SLICES.op()).then(|| add_slices(attrs, inputs, out))
-}
-
-/// Copies the first operand to the output, unless they share their memory.
-///
-/// # Safety
-/// The output is a row-major array of the operand's type. Nothing else accesses its memory, except that it may be the
-/// operand's.
-///
-/// # Errors
-/// The errors of [`Array::on_host`].
-pub unsafe fn begin(x: &Array, out: &Array) -> Result<()> {
-    if x.device_ptr() == out.device_ptr() && x.layout().is_contiguous() {
-        return Ok(());
-    }
-    let x = x.on_host()?;
-    with_element!(out.dtype(), T => {
-        // SAFETY: the output is a row-major array of `T`, and does not share the operand's memory here.
-        let to: &mut [T] = unsafe { written(out) };
-        match x.layout().strides().iter().all(|&it| it == 0) {
-            true => to.fill(x.iter::<T>().next().unwrap_or_default()),
-            false => to.copy_from_slice(elements(&dense(&x)?)),
-        }
-    });
-    Ok(())
 }
 
 /// Adds values at evenly spaced indices.

@@ -1,9 +1,11 @@
 //! Computes one block of an ordered GEMM on one thread.
 
 use super::dot::{DOT_ELEMENTS, dot};
-use super::ordered::{CHUNK, Ordered, Right, Stored};
-use super::tile::{Accumulator, ROW_TILES, TILE, Tile, packed};
+use super::element::{Accumulator, CHUNK, ROW_TILES, Stored, TILE, Tile};
+use super::panels::Elements;
+use super::tile::packed;
 use super::{ALIASED, Matrix};
+use crate::isa::Isa;
 use ms_ir::data::Array;
 use ms_ir::error::Result;
 use std::mem::MaybeUninit;
@@ -29,6 +31,22 @@ const STACK_ELEMENTS: usize = 1024;
 /// A stack buffer for packed operands.
 #[repr(align(64))]
 struct StackBuffer<W>(MaybeUninit<[W; STACK_ELEMENTS]>);
+
+/// A GEMM with a fixed order of sums.
+#[derive(Clone, Copy)]
+pub struct Ordered {
+    /// The instruction set.
+    pub isa: Isa,
+    /// `[m, k, n]`
+    pub sizes: [usize; 3],
+    /// Whether products are added to the sums of earlier chunks in the result; only for accumulators' types.
+    pub accumulate: bool,
+    /// Whether products with a vector may use vectorised sums, which have another order.
+    pub vectorised_sums: bool,
+}
+
+/// A right operand, and its packed form if there is one, with the first column of the block in it.
+pub type Right<W> = (Stored<*const u8, W>, Option<(Elements<W>, usize)>);
 
 /// Whether blocks of `rows` rows read a right operand of `k` rows in place.
 pub fn is_read_in_place<W: Accumulator>(b: Stored<*const u8, W>, rows: usize, k: usize) -> bool {

@@ -1,21 +1,13 @@
 //! Computes dot products of long vectors: several chunks at once, each as an independent accumulation chain.
 
 use super::Matrix;
-use super::ordered::CHUNK;
-use super::pack::{PACK_WIDTH, pack};
-use super::tile::{Accumulator, Tile};
+use super::element::{Accumulator, CHUNK, PACK_WIDTH, Tile};
+use super::pack::pack;
 use ms_ir::data::{Array, Element};
 use ms_ir::error::Result;
 
 /// Number of elements that are summed at once.
 pub const DOT_ELEMENTS: usize = PACK_WIDTH * CHUNK;
-
-/// Computes [`PACK_WIDTH`] accumulation chains: for each `line`, the sum of `a[p * PACK_WIDTH + line] * b[p *
-/// PACK_WIDTH + line]` over all `p` below [`CHUNK`] in order, from +0. Each step is rounded once.
-///
-/// # Safety
-/// The operands have `PACK_WIDTH * CHUNK` elements, and the CPU has the instruction set.
-pub type Chains<W> = unsafe fn(a: *const W, b: *const W) -> [W; PACK_WIDTH];
 
 /// [`Chains`] for every CPU; inlined, it is compiled with its caller's target features.
 ///

@@ -1,29 +1,11 @@
 //! Reads operands into accumulators' type and rounds sums to the result's type, for every element type.
 
 use super::Matrix;
-use super::pack::{self, Transpose};
-use super::tile::Accumulator;
+use super::element::{Accumulator, Format, OperandElement, Transpose};
+use super::pack;
 use crate::isa::Isa;
-use half::{bf16, f16};
-use ms_ir::data::{DType, Element};
 use std::mem::MaybeUninit;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
-
-/// How elements of one type are read as operands and written as results, for accumulators of type `W`. Strides are in
-/// bytes.
-#[derive(Clone, Copy)]
-pub struct Format<W> {
-    /// The element type.
-    pub dtype: DType,
-    /// The size of an element in bytes.
-    pub size: usize,
-    /// Whether the element type is `W`.
-    pub is_accumulator: bool,
-    /// Packs elements as [`pack()`](pack::pack) does.
-    pub pack: unsafe fn(Transpose<W>, Matrix<*const u8>, usize, usize, *mut W),
-    /// Rounds and writes sums.
-    pub write: Write<W>,
-}
 
 impl<W: Accumulator> Format<W> {
     /// Returns the format of an element type.
@@ -55,12 +37,6 @@ unsafe fn pack_bytes<E: OperandElement>(
     // SAFETY: the elements are readable and aligned, and `to` has room for them, by this function's contract.
     unsafe { pack::pack(transpose, from, lines, depth, to) };
 }
-
-/// Rounds and writes rows and columns of sums. The `usize` beside `sums` is their row stride in elements.
-///
-/// # Safety
-/// The sums are initialised, the matrix has room for the elements, and the CPU has the instruction set.
-type Write<W> = unsafe fn(sizes: [usize; 2], sums: (*const W, usize), to: Matrix<*mut u8>);
 
 /// [`Write`] for every CPU; inlined, it is compiled with its caller's target features.
 #[inline(always)]
@@ -101,53 +77,4 @@ macro_rules! vector_writes {
 vector_writes! {
     avx512, "avx512f,avx512bw,avx512vl,avx512dq,avx2";
     avx2, "avx2";
-}
-
-/// An element type of operands and results.
-pub trait OperandElement: Element {
-    /// The accumulators' type, which represents every element exactly.
-    type Accumulator: Accumulator;
-
-    /// Whether the element type is the accumulators' type.
-    const IS_ACCUMULATOR: bool;
-
-    /// Converts the element to the accumulators' type.
-    fn widen(self) -> Self::Accumulator;
-
-    /// Rounds a sum to the element type.
-    fn narrow(sum: Self::Accumulator) -> Self;
-}
-
-impl OperandElement for f16 {
-    type Accumulator = f32;
-    const IS_ACCUMULATOR: bool = false;
-
-    #[inline]
-    fn widen(self) -> f32 {
-        self.to_f32()
-    }
-
-    #[inline]
-    fn narrow(sum: f32) -> Self {
-        Self::from_f32(sum)
-    }
-}
-
-impl OperandElement for bf16 {
-    type Accumulator = f32;
-    const IS_ACCUMULATOR: bool = false;
-
-    #[inline(always)]
-    fn widen(self) -> f32 {
-        f32::from_bits(u32::from(self.to_bits()) << 16)
-    }
-
-    /// Rounds as `from_f32` does, but without branches, so that loops over rows are vectorised.
-    #[inline(always)]
-    fn narrow(sum: f32) -> Self {
-        let bits = sum.to_bits();
-        let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1));
-        let quiet = bits | 1 << 22;
-        Self::from_bits(((if sum.is_nan() { quiet } else { rounded }) >> 16) as u16)
-    }
 }

@@ -6,6 +6,7 @@
 
 mod block;
 mod dot;
+mod element;
 mod epilogue;
 mod format;
 mod matrices;
@@ -20,6 +21,9 @@ mod tile;
 #[cfg_attr(not(all(target_arch = "x86_64", target_os = "linux")), allow(dead_code))]
 mod engine;
 
+pub use block::Ordered;
+use element::Stored;
+pub use element::{Accumulator, CHUNK, PACK_WIDTH, Tile, Transpose};
 #[cfg(not(any(test, feature = "emulation")))]
 use engine::Engine;
 pub use engine::{BLOCK, Filters, Layout, TILE};
@@ -29,11 +33,8 @@ pub use engine::{Engine, Implementation, testing};
 pub use epilogue::Epilogue;
 use epilogue::{OutputTile, OutputTiles};
 pub use multiplier::{Arithmetic, Elements, Left, Multiplier};
-use ordered::Stored;
-pub use ordered::{CHUNK, Ordered};
-pub use pack::{PACK_WIDTH, Transpose, pack};
+pub use pack::pack;
 pub use panels::{CacheBytes, PackedKey, cache};
-pub use tile::{Accumulator, Tile};
 
 use crate::interp::Number;
 use crate::isa::Isa;

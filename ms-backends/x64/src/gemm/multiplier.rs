@@ -3,8 +3,8 @@
 //!
 //! The choice is made once for an op, so that its partition does not affect its bits.
 
+use super::element::Accumulator;
 use super::engine::{Engine, EngineChoice, Filters, Floats, Magnitudes, PackedLeft, range_of_elements};
-use super::tile::Accumulator;
 use super::{Matrix, Ordered};
 use crate::isa::Isa;
 use ms_ir::Precision;

@@ -9,18 +9,13 @@
 //! The blocking follows BLIS: micro-panels are packed, and [micro-kernels](super::tile) keep the sums of a tile in
 //! registers.
 
-use super::block::{STRIP_TILES, is_read_in_place};
-use super::format::{Format, OperandElement};
-use super::panels::{CachedPanels, Elements, PanelLayout};
-use super::tile::{Accumulator, ROW_TILES, Tile};
-use super::{Addresses, Matrix, OutputTile, OutputTiles, Pointer, Shared};
-use crate::isa::Isa;
+use super::block::{Ordered, STRIP_TILES, is_read_in_place};
+use super::element::{Accumulator, Format, OperandElement, ROW_TILES, Stored, Tile};
+use super::panels::{CachedPanels, PanelLayout};
+use super::{Matrix, OutputTile, OutputTiles, Shared};
 use crate::threads;
 use ms_ir::data::Storage;
 use ms_ir::error::Result;
-
-/// Number of elements of a chunk of the reduction dimension.
-pub const CHUNK: usize = 1024;
 
 /// Maximum number of columns of a block, which are packed at once.
 const BLOCK_COLUMNS: usize = 512;
@@ -39,61 +34,8 @@ const MAX_PACKED_BYTES: usize = 64 << 20;
 /// take a notable part of its time.
 const ONE_BLOCK: usize = 1 << 15;
 
-/// A GEMM with a fixed order of sums.
-#[derive(Clone, Copy)]
-pub struct Ordered {
-    /// The instruction set.
-    pub isa: Isa,
-    /// `[m, k, n]`
-    pub sizes: [usize; 3],
-    /// Whether products are added to the sums of earlier chunks in the result; only for accumulators' types.
-    pub accumulate: bool,
-    /// Whether products with a vector may use vectorised sums, which have another order.
-    pub vectorised_sums: bool,
-}
-
-/// A matrix in memory, with strides in bytes.
-#[derive(Clone, Copy)]
-pub struct Stored<P, W> {
-    /// The first element, and strides between rows and between columns.
-    pub matrix: Matrix<P>,
-    /// How its elements are accessed.
-    pub format: Format<W>,
-}
-
-impl<P: Pointer, W> Stored<P, W> {
-    /// Returns the matrix without its first rows and columns.
-    pub fn skip(self, rows: usize, columns: usize) -> Self {
-        Self { matrix: self.matrix.skip(rows, columns), ..self }
-    }
-
-    /// Returns the matrix that begins `elements` elements further.
-    pub fn at(self, elements: isize) -> Self {
-        Self { matrix: self.matrix.at(elements * self.format.size as isize), ..self }
-    }
-
-    /// Returns the transposed matrix.
-    pub fn transposed(self) -> Self {
-        Self { matrix: self.matrix.transposed(), ..self }
-    }
-}
-
-impl<W: Accumulator> Stored<*const u8, W> {
-    /// Returns the matrix as one of accumulators; its elements must have their type.
-    pub fn as_accumulators(self) -> Matrix<*const W> {
-        debug_assert!(self.format.is_accumulator);
-        let Matrix { first, steps } = self.matrix;
-        Matrix { first: first.cast(), steps: steps.map(|it| it / size_of::<W>() as isize) }
-    }
-}
-
-impl<P: Addresses, W: Copy> Addresses for Stored<P, W> {}
-
 /// The left operand, the right operand, and the result.
 pub type Operands<W> = (Stored<*const u8, W>, Stored<*const u8, W>, Stored<*mut u8, W>);
-
-/// A right operand, and its packed form if there is one, with the first column of the block in it.
-pub type Right<W> = (Stored<*const u8, W>, Option<(Elements<W>, usize)>);
 
 impl Ordered {
     /// Multiplies `batch` pairs of matrices of one element type; `offsets` returns the element offsets of a pair's

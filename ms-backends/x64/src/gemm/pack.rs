@@ -1,22 +1,12 @@
 //! Packs parts of matrices: elements that are used together become contiguous.
 
 use super::Matrix;
-use super::format::OperandElement;
+use super::element::{OperandElement, PACK_WIDTH, Transpose};
 use std::mem::MaybeUninit;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
-/// Number of rows or columns that are read at once, few enough that their cache lines stay in the cache.
-pub const PACK_WIDTH: usize = 8;
-
 /// Number of elements of each row or column that are packed at once.
 const STEPS: usize = 64;
-
-/// Transposes [`PACK_WIDTH`] contiguous rows or columns, which are `across` elements apart: `to[step * width + line]`
-/// becomes element `step` of `line`.
-///
-/// # Safety
-/// Each line has `depth` elements, `to` has room for all of them, and the CPU has the instruction set.
-pub type Transpose<W> = unsafe fn(depth: usize, from: *const W, across: isize, to: *mut W, width: usize);
 
 /// Packs `lines` rows or columns of a matrix: for each of `depth` steps, one element of each line.
 ///

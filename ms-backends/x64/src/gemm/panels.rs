@@ -1,7 +1,6 @@
 //! Packs right operands into micro-panels: for one call, or cached with a parameter.
 
-use super::ordered::{CHUNK, Stored};
-use super::tile::{Accumulator, Tile};
+use super::element::{Accumulator, CHUNK, Stored, Tile};
 use super::{Addresses, Matrix, Shared};
 use crate::threads;
 use ms_ir::data::{Array, DType, Storage};

@@ -1,6 +1,6 @@
 //! Tests products against exact sums, and bit by bit against the specified order of sums.
 
-use super::format::OperandElement;
+use super::element::OperandElement;
 pub use super::testing::{bits, canonical};
 use super::{Results, run};
 use crate::isa::Isa;

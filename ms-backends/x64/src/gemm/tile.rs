@@ -2,90 +2,16 @@
 //! of fused multiply-adds, on every instruction set.
 
 use super::Matrix;
-use super::dot::{self, Chains};
-use super::format::{Format, OperandElement};
-use super::pack::{self, Transpose};
+use super::dot;
+use super::element::{Accumulator, Format, OperandElement, ROW_TILES, Tile};
+use super::pack;
 use crate::isa::Isa;
 use half::{bf16, f16};
 use ms_ir::data::DType;
 
-/// The micro-kernels of an instruction set for an element type.
-#[derive(Clone, Copy)]
-pub struct Tile<W> {
-    /// Maximum number of rows of a tile.
-    pub rows: usize,
-    /// Number of columns of a tile.
-    pub columns: usize,
-    /// The micro-kernel of a tile.
-    pub run: Run<W>,
-    /// The micro-kernel of one row and [several](ROW_TILES) tiles of columns.
-    pub row: Row<W>,
-    /// The dot product of contiguous vectors, with vectorised sums.
-    pub vector_dot: VectorDot<W>,
-    /// The transposition that packing uses.
-    pub transpose: Transpose<W>,
-    /// The dot product of long vectors.
-    pub chains: Chains<W>,
-}
-
-/// Sets `to[i][j]` to the accumulation chain of `a[i][p] * b[p][j]` over all `p` below `depth` in order. Each step is
-/// rounded once. The chain starts at +0, or at the value of `to[i][j]` if it `resumes`.
-///
-/// `a` has the given strides between rows and between steps, which may be the strides of [packed rows](packed). `b` and
-/// `to` are matrices of [`Tile::columns`] columns with the given row strides.
-///
-/// # Safety
-/// The operands and `to` have these elements, there are 1 to [`Tile::rows`] rows, and the CPU has the instruction set.
-/// If it resumes, `to` is initialised.
-pub type Run<W> =
-    unsafe fn(sizes: [usize; 2], resumes: bool, a: Matrix<*const W>, b: (*const W, isize), to: (*mut W, isize));
-
-/// Number of tiles of columns that one row is multiplied by at once: enough chains to hide the latency of an FMA.
-pub const ROW_TILES: usize = 4;
-
-/// [`Run`] of one row and [`ROW_TILES`] tiles of columns, from +0.
-///
-/// `a` has the given stride between steps, and `b` the strides between steps and between tiles. The tiles of `to` are
-/// contiguous.
-///
-/// # Safety
-/// `a` has `depth` elements, `b` has [`ROW_TILES`] tiles of `depth` rows, `to` has room for the tiles, and the CPU has
-/// the instruction set.
-pub type Row<W> = unsafe fn(depth: usize, a: (*const W, isize), b: (*const W, [isize; 2]), to: *mut W);
-
-/// Returns the sum of `a[p] * b[p]` over all `p` below `depth`. Vector lanes accumulate in parallel, so the order of
-/// sums depends on the instruction set.
-///
-/// # Safety
-/// The operands have `depth` elements, and the CPU has the instruction set.
-pub type VectorDot<W> = unsafe fn(depth: usize, a: *const W, b: *const W) -> W;
-
 /// Returns the strides of packed rows: the elements of each step are contiguous.
 pub fn packed(rows: usize) -> [isize; 2] {
     [1, rows as isize]
-}
-
-impl<W> Tile<W> {
-    /// Returns the height of tiles of about equal heights for this number of rows.
-    pub fn height(&self, rows: usize) -> usize {
-        rows.div_ceil(rows.div_ceil(self.rows).max(1)).max(1)
-    }
-}
-
-/// Maximum number of elements of a tile.
-pub const TILE: usize = 14 * 32;
-
-/// An element type of accumulators.
-pub trait Accumulator: OperandElement<Accumulator = Self> + Default + std::ops::Add<Output = Self> {
-    /// Returns the micro-kernels of an instruction set.
-    fn tile(isa: Isa) -> Tile<Self>;
-
-    /// Returns how elements of a dtype are accessed with an instruction set; `None` if the dtype has accumulators of
-    /// another type.
-    fn format(isa: Isa, dtype: DType) -> Option<Format<Self>>;
-
-    /// Returns `self * b + c`, rounded once.
-    fn fused(self, b: Self, c: Self) -> Self;
 }
 
 macro_rules! wide {
@@ -217,9 +143,10 @@ macro_rules! vector_tiles {
     ($($name:ident, $feature:literal, $ty:ident, $lanes:literal,
         $zero:ident $all:ident $load:ident $store:ident $fused:ident, [$($rows:literal)*] $most:literal;)*) => {$(
         mod $name {
-            use super::{Matrix, ROW_TILES, Tile, packed, sum_of};
-            use crate::gemm::dot;
-            use crate::gemm::pack::{PACK_WIDTH, avx2};
+            use super::{packed, sum_of};
+            use crate::gemm::element::{PACK_WIDTH, ROW_TILES, Tile};
+            use crate::gemm::pack::avx2;
+            use crate::gemm::{Matrix, dot};
             use std::arch::asm;
             use std::arch::x86_64::{$all, $fused, $load, $store, $zero};
 

@@ -2,7 +2,7 @@
 
 use super::frame::Frame;
 use super::memory;
-use super::number::{Convert, Float, Int, Number, is_number_op};
+use super::number::{Convert, Float, Int, Number, is_number_op, with_compute};
 use super::reduce;
 use crate::isa::Isa;
 use half::slice::HalfFloatSliceExt;
@@ -34,29 +34,6 @@ unsafe fn evaluate_avx2(frame: &mut Frame<'_>, range: Range<usize>) {
     // SAFETY: the addresses of the frame's step are valid: the only caller is `run`, whose contract says so.
     unsafe { evaluate(frame, range) }
 }
-
-/// Evaluates an expression with `$t` as the Rust type of a compute dtype.
-macro_rules! with_compute {
-    ($dtype:expr, $t:ident => $body:expr) => {
-        with_compute!(@match $dtype, $t => $body; F32 f32, F64 f64, I32 i32, I64 i64, U32 u32, U64 u64, Bool u8)
-    };
-    (@float $dtype:expr, $t:ident => $body:expr) => {
-        with_compute!(@match $dtype, $t => $body; F32 f32, F64 f64)
-    };
-    (@int $dtype:expr, $t:ident => $body:expr) => {
-        with_compute!(@match $dtype, $t => $body; I32 i32, I64 i64, U32 u32, U64 u64, Bool u8)
-    };
-    (@match $dtype:expr, $t:ident => $body:expr; $($variant:ident $ty:ident),*) => {
-        match $dtype {
-            $(ms_ir::data::DType::$variant => {
-                type $t = $ty;
-                $body
-            })*
-            other => unreachable!("no instruction of this kind computes in {other}"),
-        }
-    };
-}
-pub(super) use with_compute;
 
 #[inline(always)]
 unsafe fn evaluate(frame: &mut Frame<'_>, range: Range<usize>) {

@@ -1,7 +1,6 @@
 //! Holds the state of one call: the positions of the loops, and the values of the current block of lanes.
 
-use super::BLOCK;
-use super::slots::Slots;
+use super::slots::{BLOCK, Slots};
 use ms_ir::{Kernel, Role, StrideClass, Val};
 use smallvec::SmallVec;
 use std::cell::Cell;

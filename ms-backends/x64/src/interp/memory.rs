@@ -1,7 +1,7 @@
 //! Loads and stores lanes, converting between a buffer's dtype and its compute dtype.
 
-use super::BLOCK;
 use super::frame::Frame;
+use super::slots::BLOCK;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use ms_ir::data::DType;

@@ -23,11 +23,8 @@ use blocks::Blocks;
 use frame::{Frame, Walk};
 use ms_ir::KernelView;
 use ms_ir::{Inst, Kernel, LaneAxis, Scope};
-use slots::Slots;
+use slots::{BLOCK, Slots};
 use std::sync::Arc;
-
-/// The number of lanes of a block, chosen such that its values fit in the L1 cache.
-const BLOCK: usize = 512;
 
 /// Runs a kernel with the argument block of a call.
 ///

@@ -351,3 +351,26 @@ pub fn is_number_op(op: BinaryOp) -> bool {
     use BinaryOp::*;
     matches!(op, Add | Sub | Mul | Div | Min | Max)
 }
+
+/// Evaluates an expression with `$t` as the Rust type of a compute dtype.
+macro_rules! with_compute {
+    ($dtype:expr, $t:ident => $body:expr) => {
+        with_compute!(@match $dtype, $t => $body; F32 f32, F64 f64, I32 i32, I64 i64, U32 u32, U64 u64, Bool u8)
+    };
+    (@float $dtype:expr, $t:ident => $body:expr) => {
+        with_compute!(@match $dtype, $t => $body; F32 f32, F64 f64)
+    };
+    (@int $dtype:expr, $t:ident => $body:expr) => {
+        with_compute!(@match $dtype, $t => $body; I32 i32, I64 i64, U32 u32, U64 u64, Bool u8)
+    };
+    (@match $dtype:expr, $t:ident => $body:expr; $($variant:ident $ty:ident),*) => {
+        match $dtype {
+            $(ms_ir::data::DType::$variant => {
+                type $t = $ty;
+                $body
+            })*
+            other => unreachable!("no instruction of this kind computes in {other}"),
+        }
+    };
+}
+pub(super) use with_compute;

@@ -1,16 +1,12 @@
 //! Evaluates reductions in the order that [`ms_ir::Kernel`] specifies.
 
-use super::BLOCK;
 use super::blocks::Blocks;
-use super::evaluate::with_compute;
 use super::frame::Frame;
-use super::number::Number;
+use super::number::{Number, with_compute};
+use super::slots::{BLOCK, RESULTS};
 use ms_ir::data::DType;
 use ms_ir::{Inst, LaneAxis, Reducer, ReductionOrder, Val};
 use std::ops::Range;
-
-/// The number of block results of a reduction: the second-level accumulators, and one per level of groups.
-pub const RESULTS: usize = ReductionOrder::PARTIALS + ReductionOrder::LEVELS;
 
 /// Sets the accumulators of a stage to the identities of their reducers.
 ///

@@ -1,8 +1,12 @@
 //! Assigns the values of a kernel to slots of the frame.
 
-use super::BLOCK;
-use super::reduce::RESULTS;
 use ms_ir::{Inst, Kernel, ReductionOrder, Scope, Val};
+
+/// The number of lanes of a block, chosen such that its values fit in the L1 cache.
+pub const BLOCK: usize = 512;
+
+/// The number of block results of a reduction: the second-level accumulators, and one per level of groups.
+pub const RESULTS: usize = ReductionOrder::PARTIALS + ReductionOrder::LEVELS;
 
 /// The slots of scratch memory for all values. Values with overlapping live ranges have different slots, so a result
 /// never shares the slot of an operand.

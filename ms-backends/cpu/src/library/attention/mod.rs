@@ -13,7 +13,7 @@ mod rows;
 mod tests;
 
 use super::elements;
-use super::index::written;
+use super::output::written;
 use ms_ir::data::{Array, Attrs, DType, HostArray, Op, broadcast_shapes, try_room};
 use ms_ir::error::Result;
 use ms_ops::ops::host::dense;

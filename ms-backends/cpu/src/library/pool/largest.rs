@@ -4,10 +4,9 @@
 //! contiguous, whatever the stride is. The second pass takes the maximum over the columns of each window, along a
 //! padded line. The comparison order is not row-major, so indices break ties between equal values and NaNs.
 
-use super::Loops;
 use super::best::{Best, is_nan};
 use super::blocks::{Blocks, in_blocks};
-use super::plan::Pool;
+use super::plan::{Loops, Pool};
 use ms_ir::data::{Element, try_filled};
 use ms_ir::error::Result;
 use ms_x64::interp::Number;

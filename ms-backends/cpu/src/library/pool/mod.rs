@@ -10,7 +10,7 @@ mod tests;
 
 use self::largest::{Largest, Sink};
 use self::pairs::Pairs;
-use self::plan::Pool;
+use self::plan::{Loops, Pool};
 use super::elements;
 use ms_ir::data::{Attrs, Element, HostArray};
 use ms_ir::error::Result;
@@ -140,12 +140,6 @@ fn run(isa: Isa, pool: &Pool, loops: &impl Loops) -> Result<()> {
     threads::try_for_each(pool.planes.div_ceil(per_chunk), pool.nanos(), |chunk| {
         compiled(isa, loops, chunk * per_chunk..((chunk + 1) * per_chunk).min(pool.planes))
     })
-}
-
-/// Loops over planes, inlined so that they are compiled for each instruction set.
-trait Loops: Sync {
-    /// Runs the loops on these planes.
-    fn run(&self, planes: Range<usize>) -> Result<()>;
 }
 
 /// Runs loops that are compiled for an instruction set of this processor.

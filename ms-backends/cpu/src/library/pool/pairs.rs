@@ -2,11 +2,11 @@
 
 use super::best::is_nan;
 use super::blocks::{Blocks, in_blocks};
-use super::plan::Pool;
-use super::{Loops, Shared};
+use super::plan::{Loops, Pool};
 use ms_ir::data::Element;
 use ms_ir::error::Result;
 use ms_ops::ops::{WindowAxis, Windows};
+use ms_x64::gemm::Shared;
 use ms_x64::interp::Number;
 use smallvec::SmallVec;
 use std::hint::select_unpredictable;

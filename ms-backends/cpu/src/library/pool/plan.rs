@@ -1,6 +1,7 @@
 //! Plans pooling: splits windows over planes into windows along lines, and the lines of each row of windows.
 
 use ms_ir::data::Attrs;
+use ms_ir::error::Result;
 use ms_ops::ops::{MaxPoolAttrs, Windows};
 use std::ops::Range;
 
@@ -110,4 +111,10 @@ impl Pool {
     pub fn nanos(&self) -> usize {
         self.planes * (self.input_len + self.output_len * self.windows.taps().isqrt()) / 3
     }
+}
+
+/// Loops over planes, inlined so that they are compiled for each instruction set.
+pub trait Loops: Sync {
+    /// Runs the loops on these planes.
+    fn run(&self, planes: Range<usize>) -> Result<()>;
 }

@@ -6,9 +6,8 @@
 //! from the split activations without an im2col buffer.
 
 use super::choice::{EngineChoice, PackedLeft};
-use super::kernel::{Columns, EngineState, Prefetch, Split};
-use super::split::{PANEL_ROWS, SplitPairs, split_pairs};
-use super::tiles::{ROWS, WORDS};
+use super::kernel::{Columns, EngineState, PANEL_ROWS, Prefetch, ROWS, Split, WORDS};
+use super::split::{SplitPairs, split_pairs};
 use super::{Engine, Implementation, dots, tiles};
 
 /// Number of rows of a micro-panel of filters, and of columns that are multiplied at once.

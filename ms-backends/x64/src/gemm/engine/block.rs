@@ -3,11 +3,10 @@
 //! A result is partitioned into blocks for threads, blocks into strips of rows, and strips into tiles of one
 //! micro-panel by another. Every sum accumulates its K blocks in order, independently of the partition.
 
-use super::kernel::{Columns, EngineState, Kernel, LINE, Prefetch, Split};
-use super::packed::{Packed, Panels};
-use super::split::{PANEL_ROWS, Packing};
+use super::kernel::{Columns, EngineState, Kernel, LINE, PANEL_ROWS, Prefetch, Split};
+use super::packed::{Operand, Packed, Panels};
 use super::{Engine, Implementation, MAX_PACKED_BYTES, dots, tiles};
-use crate::gemm::tile::Accumulator;
+use crate::gemm::element::Accumulator;
 use crate::gemm::{Addresses, Matrix, OutputTile, OutputTiles, Shared, scatter};
 use crate::isa::Isa;
 use crate::threads;
@@ -35,14 +34,6 @@ const TILE_COLUMNS: usize = 1024;
 /// Number of blocks per thread, which balances the load of threads.
 const BLOCKS_PER_THREAD: usize = 2;
 
-/// An operand of a GEMM, with strides in bytes.
-#[derive(Clone, Copy)]
-pub struct Operand {
-    pub matrix: Matrix<*const u8>,
-    pub dtype: DType,
-    pub packing: Packing,
-}
-
 /// The result of a GEMM, with strides in bytes.
 #[derive(Clone, Copy)]
 pub struct Output {
@@ -52,7 +43,6 @@ pub struct Output {
     pub isa: Isa,
 }
 
-impl Addresses for Operand {}
 impl Addresses for Output {}
 
 impl Output {

@@ -1,8 +1,8 @@
 //! Chooses one matrix engine for all products of an op, so that the op's partition does not affect its bits.
 
-use super::block::{Operand, Output, Product};
+use super::block::{Output, Product};
 use super::kernel::Split;
-use super::packed::{Cached, Packed, Panels};
+use super::packed::{Cached, Operand, Packed, Panels};
 use super::range::{Elements, range_of_elements};
 use super::split::Packing;
 use super::{Engine, MAX_PACKED_BYTES};

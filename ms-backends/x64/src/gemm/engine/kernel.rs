@@ -1,13 +1,24 @@
 //! The interface of micro-kernels, which multiply a micro-panel of rows and one of columns.
 
-use super::split::COMPONENT_WORDS;
-#[cfg(doc)]
-use super::split::PANEL_ROWS;
-use super::tiles::{REGISTER, WORDS};
 use crate::codegen;
 
 /// Cache-line size in 32-bit words.
 pub const LINE: usize = codegen::LINE / size_of::<u32>();
+
+/// Number of rows of a tile register.
+pub const ROWS: usize = 16;
+
+/// Number of 32-bit words of a row of a tile register.
+pub const WORDS: usize = 16;
+
+/// Number of words of a tile register.
+pub const REGISTER: usize = ROWS * WORDS;
+
+/// Number of rows or columns of a micro-panel.
+pub const PANEL_ROWS: usize = 2 * ROWS;
+
+/// Number of words of a split component of a K block.
+pub const COMPONENT_WORDS: usize = 2 * REGISTER;
 
 /// The element kind of a product's operands.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -1,14 +1,24 @@
 //! Packs whole operands for a matrix engine: for one call, or cached with a parameter.
 
-use super::block::Operand;
+use super::kernel::PANEL_ROWS;
 use super::range::Range;
-use super::split::{PANEL_ROWS, Packing};
+use super::split::Packing;
 use crate::gemm::panels::{CacheBytes, PackedKey, cache};
-use crate::gemm::{Addresses, Shared};
+use crate::gemm::{Addresses, Matrix, Shared};
 use crate::threads;
 use ms_ir::data::{Array, DType, Storage};
 use ms_ir::error::Result;
 use std::sync::{Arc, Mutex};
+
+/// An operand of a GEMM, with strides in bytes.
+#[derive(Clone, Copy)]
+pub struct Operand {
+    pub matrix: Matrix<*const u8>,
+    pub dtype: DType,
+    pub packing: Packing,
+}
+
+impl Addresses for Operand {}
 
 /// Packed matrices: the micro-panels of the columns of each, one after another. A left operand is packed as its
 /// transpose.

@@ -1,9 +1,9 @@
 //! Emulates the dot-product instruction in plain Rust, which defines the bits of results.
 
+use super::super::kernel::WORDS;
 #[cfg(any(test, feature = "emulation"))]
 use super::super::kernel::{EngineState, Kernel, Split};
 use super::super::kernel::{flushed, pair};
-use super::super::tiles::WORDS;
 use super::Vector;
 #[cfg(any(test, feature = "emulation"))]
 use super::run;

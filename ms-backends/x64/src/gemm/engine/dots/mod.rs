@@ -8,9 +8,8 @@ mod emulated;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod native;
 
-use super::kernel::Columns;
-use super::split::{COMPONENT_WORDS, PANEL_ROWS};
-use super::tiles::{ROWS, WORDS};
+use super::kernel::{COMPONENT_WORDS, Columns, PANEL_ROWS, ROWS, WORDS};
+
 #[cfg(any(test, feature = "emulation"))]
 pub use emulated::Emulated;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]

@@ -1,7 +1,7 @@
 //! Runs the dot-product instruction of the processor.
 
+use super::super::kernel::WORDS;
 use super::super::kernel::{Columns, EngineState, Kernel, Split};
-use super::super::tiles::WORDS;
 use super::{Vector, run};
 use crate::isa::is_amd;
 use ms_ir::error::{Code, Error, warn};

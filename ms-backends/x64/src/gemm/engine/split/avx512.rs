@@ -3,9 +3,9 @@
 //! If the elements of a row are not contiguous in memory, the words of columns are packed and the register is
 //! transposed.
 
+use super::super::kernel::{COMPONENT_WORDS, REGISTER, ROWS, WORDS};
 use super::super::range::Range;
-use super::super::tiles::{REGISTER, ROWS, WORDS};
-use super::{COMPONENT_WORDS, Element, MAX_COMPONENTS, PackPanel, SplitPairs};
+use super::{Element, MAX_COMPONENTS, PackPanel, SplitPairs};
 use crate::codegen::LINE;
 use crate::gemm::Matrix;
 use std::arch::x86_64::*;

@@ -15,19 +15,13 @@
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 
+use super::kernel::{COMPONENT_WORDS, PANEL_ROWS, REGISTER, ROWS, WORDS};
 use super::range::Range;
-use super::tiles::{REGISTER, ROWS, WORDS};
 use crate::gemm::Matrix;
 use crate::isa::Isa;
 #[cfg(target_arch = "x86_64")]
 use avx512::Words;
 use ms_ir::data::DType;
-
-/// Number of rows or columns of a micro-panel.
-pub const PANEL_ROWS: usize = 2 * ROWS;
-
-/// Number of words of a split component of a K block.
-pub const COMPONENT_WORDS: usize = 2 * REGISTER;
 
 /// Maximum number of split components.
 pub const MAX_COMPONENTS: usize = 3;

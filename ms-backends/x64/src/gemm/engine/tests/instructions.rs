@@ -1,8 +1,8 @@
 //! Tests the semantics of the instructions, element by element.
 
-use super::super::kernel::{Columns, EngineState, Prefetch, Split};
-use super::super::tiles::{Emulated, REGISTER, Tiles, WORDS};
-use super::super::{dots, split};
+use super::super::dots;
+use super::super::kernel::{COMPONENT_WORDS, Columns, EngineState, PANEL_ROWS, Prefetch, REGISTER, Split, WORDS};
+use super::super::tiles::{Emulated, Tiles};
 use super::{Engine, Implementation, engines};
 
 /// Registers `d`, `a` and `b`.
@@ -166,7 +166,6 @@ fn the_processor_runs_these_instructions() {
 /// The dot-product micro-kernel accumulates the second elements of pairs before the first ones.
 #[test]
 fn dot_products_are_chains_in_pairs() {
-    use split::{COMPONENT_WORDS, PANEL_ROWS};
     /// Accumulates the products of two K blocks into `sums`.
     fn sums<U: EngineState>([a, b]: [&[u32]; 2], sums: &[u32]) -> Vec<u32> {
         let mut out = sums.to_vec();

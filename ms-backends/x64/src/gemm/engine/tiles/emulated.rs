@@ -1,7 +1,8 @@
 //! Emulates the tile registers in plain Rust, which defines the bits of results.
 
+use super::super::kernel::{ROWS, WORDS};
 use super::super::kernel::{flushed, pair};
-use super::{ROWS, Tiles, WORDS};
+use super::Tiles;
 use std::array::from_fn;
 
 /// Emulated registers.

@@ -1,8 +1,9 @@
 //! Micro-kernels on AMX tiles.
 
-use super::super::kernel::{Columns, Kernel, LINE, Split, component_products};
-use super::super::split::{COMPONENT_WORDS, PANEL_ROWS};
-use super::{REGISTER, ROWS, Tiles, WORDS};
+use super::super::kernel::{
+    COMPONENT_WORDS, Columns, Kernel, LINE, PANEL_ROWS, REGISTER, ROWS, Split, WORDS, component_products,
+};
+use super::Tiles;
 use std::mem::MaybeUninit;
 
 /// Maximum number of tile multiplications between two stores of a tile register.

@@ -9,18 +9,11 @@ mod kernel;
 mod native;
 
 use super::kernel::{EngineState, Kernel, Split};
+#[cfg(doc)]
+use super::kernel::{ROWS, WORDS};
 pub use emulated::Emulated;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub use native::{Native, is_present};
-
-/// Number of rows of a tile register.
-pub const ROWS: usize = 16;
-
-/// Number of 32-bit words of a row of a tile register.
-pub const WORDS: usize = 16;
-
-/// Number of words of a tile register.
-pub const REGISTER: usize = ROWS * WORDS;
 
 /// The eight tile registers of one thread.
 ///

@@ -1,6 +1,7 @@
 //! Runs the tile instructions of the processor.
 
-use super::{Emulated, REGISTER, ROWS, Tiles, WORDS};
+use super::super::kernel::{REGISTER, ROWS, WORDS};
+use super::{Emulated, Tiles};
 use crate::isa::saved_register_state;
 use ms_ir::error::{Code, Error, warn};
 use std::arch::asm;
