@@ -7,10 +7,10 @@ mod ckpt;
 mod convention;
 mod exported;
 mod load;
+#[cfg(feature = "onnx")]
 mod onnx;
 mod paths;
 mod pickle;
-pub(crate) mod protobuf;
 mod pytorch;
 pub(crate) mod replace;
 mod safetensors;

@@ -4,13 +4,14 @@ use super::{code, root, sources};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The circles that each crate may still have. A new one is a violation, and one less must be removed from the list.
-const CIRCLES: [(&str, usize); 6] = [
+const CIRCLES: [(&str, usize); 7] = [
     ("ms-core/ir/src", 3),
     ("ms-core/ops/src", 7),
     ("ms-core/compile/src", 2),
     ("ms-core/trace/src", 4),
     ("ms-core/runtime/src", 4),
     ("ms-backends/cpu/src", 6),
+    ("ms-onnx/src", 0),
 ];
 
 /// The path of a module, from the root of the crate.
