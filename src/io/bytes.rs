@@ -1,12 +1,16 @@
 //! Reads regular files, and parses byte slices from the front.
 
-use super::state_dict::refuse;
 use ms_core::error::in_op;
 use ms_core::{Code, Error, Result, catch};
 use std::fs::{File, metadata};
 use std::io::{self, ErrorKind, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+
+/// Creates the error for a file that cannot be read or written.
+pub(crate) fn refuse(path: &Path, what: &str, why: impl std::fmt::Display) -> Error {
+    Error::new(Code::Io, format!("cannot {what} `{}`: {why}", path.display()))
+}
 
 /// Opens a regular file, and returns its size. Every reader opens files with this function: a pipe or a device could
 /// block, or never end.

@@ -1,9 +1,9 @@
 //! Exports functions as graphs, stores them in files, and calls them.
 
-use super::bytes::{guarded, read};
+use super::bytes::{guarded, read, refuse};
 use super::replace::replace;
 use super::safetensors::{self, File};
-use super::state_dict::{refuse, row_major};
+use super::state_dict::row_major;
 use ms_core::error::in_op;
 use ms_core::session::{Exported, InputSpec};
 use ms_core::session::{Function, TracedArguments};

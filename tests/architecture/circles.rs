@@ -4,7 +4,7 @@ use super::{code, root, sources};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The circles that each crate may still have. A new one is a violation, and one less must be removed from the list.
-const CIRCLES: [(&str, usize); 7] = [
+const CIRCLES: [(&str, usize); 9] = [
     ("ms-core/ir/src", 3),
     ("ms-core/ops/src", 7),
     ("ms-core/compile/src", 2),
@@ -12,6 +12,8 @@ const CIRCLES: [(&str, usize); 7] = [
     ("ms-core/runtime/src", 4),
     ("ms-backends/cpu/src", 6),
     ("ms-onnx/src", 0),
+    ("ms-macros/src", 1),
+    ("src", 2),
 ];
 
 /// The path of a module, from the root of the crate.

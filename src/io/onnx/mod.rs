@@ -2,10 +2,10 @@
 
 mod external;
 
-use super::bytes::{guarded, read};
+use super::bytes::{guarded, read, refuse};
 use super::exported::{ExportedFunction, message};
 use super::replace::replace;
-use super::state_dict::{refuse, row_major};
+use super::state_dict::row_major;
 use external::Folder;
 use ms_core::error::{OrRaise, in_op};
 use ms_core::optimize::optimize;
