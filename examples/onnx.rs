@@ -1,7 +1,7 @@
 //! Trains a small convolutional network on handwritten digits, writes it as an ONNX model, and reads it back as a
 //! function that classifies the same.
 //!
-//! `cargo run --release --example onnx`
+//! `cargo run --release --features onnx --example onnx`
 
 use ms::io::{ExportOptions, ExportedFunction};
 use ms::prelude::*;

@@ -1,6 +1,6 @@
 """Runs ONNX models with onnxruntime, and compares their results with those of ms.
 
-    MS_ONNX_FOLDER=FOLDER cargo test -p ms-ml --lib onnx
+    MS_ONNX_FOLDER=FOLDER cargo test -p ms-onnx
     python peers/onnx_models.py FOLDER
 
 Each model `NAME.onnx` has its inputs and the results of ms in `NAME.safetensors`. Needs `onnx`, `onnxruntime`, `numpy`,

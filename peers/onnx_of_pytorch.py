@@ -1,4 +1,4 @@
-"""Writes ONNX models of PyTorch, with inputs and results, for the tests of `src/io/onnx`.
+"""Writes ONNX models of PyTorch, with inputs and results, for the tests of `ms-onnx`.
 
     python peers/onnx_of_pytorch.py tests/data/onnx
 

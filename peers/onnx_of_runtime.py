@@ -1,5 +1,5 @@
 """Writes ONNX models that PyTorch does not write, with inputs and the results of onnxruntime, for the tests of
-`src/io/onnx`: quantised networks, data in other files, loops, and operators of their own. Bytes are multiplied with
+`ms-onnx`: quantised networks, data in other files, loops, and operators of their own. Bytes are multiplied with
 unsigned ones, since onnxruntime saturates sums of two products of unsigned and signed ones on some processors.
 
     python peers/onnx_of_runtime.py tests/data/onnx

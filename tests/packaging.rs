@@ -65,7 +65,9 @@ fn packages_that_are_published_have_metadata() {
             "ms-macros",
             "ms-ml",
             "ms-ml-cli",
+            "ms-onnx",
             "ms-ops",
+            "ms-protobuf",
             "ms-sim",
             "ms-trace",
             "ms-x64"

@@ -1,8 +1,20 @@
 //! Derives facts about values from type annotations.
 
-use crate::resolve::Known;
 use proc_macro2::Ident;
 use syn::{GenericArgument, PathArguments, Type};
+
+/// The kind of a value, as far as the syntax shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Known {
+    /// A host value.
+    Host,
+    /// A value of a named type that is not a function.
+    Object,
+    /// A tensor or a parameter.
+    Tensor,
+    /// Nothing is known; the type decides.
+    Nothing,
+}
 
 /// Types with host values only, if their type arguments are such types as well.
 const HOST_TYPES: &[&str] = &[

@@ -1,13 +1,14 @@
 //! Optimisers that differentiate a scaled loss.
 
 use super::LossScaler;
+use crate::ops;
 use crate::optim::optimizer::check_loss;
 use crate::optim::{LearningRate, Optimizer};
-use crate::prelude::{cell, ops};
 use ms_core::ops::FloatStatus;
 use ms_core::session::{Gradients, value_and_grad};
 use ms_core::trace::{Cell, Tree, cond};
 use ms_core::{Parameter, Tensor};
+use ms_macros::cell;
 
 /// An optimiser with loss scaling, created by [`Optimizer::loss_scale`].
 ///

@@ -1,10 +1,12 @@
 //! Loss scaling: fixed and dynamic factors.
 
+use crate::ops;
 use crate::optim::Hyperparameter;
-use crate::prelude::*;
 use ms_core::error::OrRaise;
 use ms_core::ops::rules::{Interval, check_interval, check_positive};
 use ms_core::trace::Arg;
+use ms_core::{DType, Parameter, Tensor};
+use ms_macros::cell;
 
 /// A factor that multiplies a loss before differentiation, so that small gradients do not underflow in f16.
 ///

@@ -3,8 +3,7 @@
 use super::file::{decoded, refuse, take_array};
 use super::tensors::TensorDataset;
 use crate::io::archive::gunzipped;
-use crate::io::bytes::sized;
-use ms_core::tensor::{Array, try_room};
+use ms_core::tensor::{Array, sized, try_room};
 use ms_core::{DType, Result, Tensor};
 use std::path::{Path, PathBuf};
 

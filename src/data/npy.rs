@@ -3,10 +3,10 @@
 
 use super::file::{decoded, take, take_array};
 use crate::io::archive::{members, write_archive};
-use crate::io::bytes::sized;
+use crate::io::bytes::refuse;
 use crate::io::replace::replace;
-use crate::io::state_dict::{refuse, row_major};
-use ms_core::tensor::{Array, Layout};
+use crate::io::state_dict::row_major;
+use ms_core::tensor::{Array, Layout, sized};
 use ms_core::{Code, DType, Error, Result, Tensor};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;

@@ -1,16 +1,16 @@
 //! Reads regular files, and parses byte slices from the front.
 
-use super::state_dict::refuse;
 use ms_core::error::in_op;
-use ms_core::tensor::Type;
-use ms_core::{Code, DType, Error, Result, catch};
+use ms_core::{Code, Error, Result, catch};
 use std::fs::{File, metadata};
 use std::io::{self, ErrorKind, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-/// The maximum rank of a tensor in a file, as in NumPy.
-pub(crate) const MAX_RANK: usize = 64;
+/// Creates the error for a file that cannot be read or written.
+pub(crate) fn refuse(path: &Path, what: &str, why: impl std::fmt::Display) -> Error {
+    Error::new(Code::Io, format!("cannot {what} `{}`: {why}", path.display()))
+}
 
 /// Opens a regular file, and returns its size. Every reader opens files with this function: a pipe or a device could
 /// block, or never end.
@@ -52,19 +52,6 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
 pub(super) fn guarded<T>(path: &Path, reader: impl FnOnce() -> Result<T>) -> Result<T> {
     let read = catch_unwind(AssertUnwindSafe(|| catch(|| in_op(reader)).and_then(|it| it)));
     read.unwrap_or_else(|_| Err(refuse(path, "read", "it is damaged in a way that the reader does not know")))
-}
-
-/// Returns the type of a tensor in a file, and its size in bytes.
-///
-/// # Errors
-/// More than [`MAX_RANK`] axes; a size that overflows.
-pub(crate) fn sized(dtype: DType, shape: &[usize]) -> Result<(Type, usize), String> {
-    if shape.len() > MAX_RANK {
-        return Err(format!("it has {} axes, and tensors have at most {MAX_RANK}", shape.len()));
-    }
-    let ty = Type::of(dtype, shape);
-    let size = ty.check_size().ok().and_then(|()| ty.numel()?.checked_mul(dtype.size()));
-    size.map(|size| (ty.clone(), size)).ok_or_else(|| format!("no memory holds {ty}"))
 }
 
 /// Splits the first `count` bytes off a slice.

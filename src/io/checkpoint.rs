@@ -1,7 +1,8 @@
 //! Saves and loads checkpoints: state dicts in safetensors files.
 
 use super::load::{LoadOptions, LoadReport};
-use super::state_dict::{StateDict, Stateful};
+use super::state_dict::StateDict;
+use super::stateful::Stateful;
 use ms_core::trace::Arg;
 use ms_core::{Code, Result};
 use std::path::Path;

@@ -1,11 +1,10 @@
 //! Reads and writes MindSpore checkpoints, as version 2.10 does. A checkpoint is a protobuf message with a value for
 //! each parameter: a name and a tensor with dimensions, dtype and bytes (`mindspore/ccsrc/utils/checkpoint.proto`).
 
-use super::bytes::sized;
-use super::protobuf::{Value, bytes, field, header, take_varint, varint};
 use crc32fast::hash as crc32;
 use ms_core::DType;
-use ms_core::tensor::{Array, HostArray, try_room};
+use ms_core::tensor::{Array, HostArray, sized, try_room};
+use ms_protobuf::{Value, bytes, field, header, take_varint, varint};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -169,7 +168,7 @@ impl<'a> Tensor<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::io::protobuf::number;
+    use ms_protobuf::number;
 
     /// Files that MindSpore 2.10 wrote, without and with a checksum.
     const FILES: [&[u8]; 2] =

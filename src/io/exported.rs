@@ -1,11 +1,10 @@
 //! Exports functions as graphs, stores them in files, and calls them.
 
-use super::bytes::{guarded, read};
+use super::bytes::{guarded, read, refuse};
 use super::replace::replace;
 use super::safetensors::{self, File};
-use super::state_dict::{refuse, row_major};
+use super::state_dict::row_major;
 use ms_core::error::in_op;
-use ms_core::ir::Graph;
 use ms_core::session::{Exported, InputSpec};
 use ms_core::session::{Function, TracedArguments};
 use ms_core::tensor::Type;
@@ -102,11 +101,6 @@ impl ExportedFunction {
     /// Returns the type of each result, in order.
     pub fn outputs(&self) -> impl ExactSizeIterator<Item = &Type> {
         self.0.outputs()
-    }
-
-    /// Returns the graph. Its first inputs are the function's, followed by the constants.
-    pub(super) fn graph(&self) -> &Graph {
-        self.0.graph()
     }
 
     /// Returns the name and value of each tensor that is stored with the graph.

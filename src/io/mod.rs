@@ -7,14 +7,15 @@ mod ckpt;
 mod convention;
 mod exported;
 mod load;
+#[cfg(feature = "onnx")]
 mod onnx;
 mod paths;
 mod pickle;
-pub(crate) mod protobuf;
 mod pytorch;
 pub(crate) mod replace;
 mod safetensors;
 pub(crate) mod state_dict;
+mod stateful;
 #[doc(hidden)]
 pub mod untrusted;
 
@@ -22,4 +23,5 @@ pub use checkpoint::{load_checkpoint, save_checkpoint};
 pub use convention::Convention;
 pub use exported::{ExportOptions, ExportedFunction, export};
 pub use load::{LoadOptions, LoadReport, Misshaped};
-pub use state_dict::{StateDict, Stateful};
+pub use state_dict::StateDict;
+pub use stateful::Stateful;

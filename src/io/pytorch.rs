@@ -1,10 +1,9 @@
 //! Reads and writes `torch.save` files since PyTorch 1.6: a zip archive with a pickle and the bytes of each storage.
 
 use super::archive::{Member, members, write_archive};
-use super::bytes::sized;
 use super::pickle::{Id, Pickle, Value};
 use ms_core::DType;
-use ms_core::tensor::{Array, HostArray, Layout};
+use ms_core::tensor::{Array, HostArray, Layout, sized};
 use std::borrow::Cow;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};

@@ -4,9 +4,9 @@
 //! The library is not used, because it would link `serde_json` into every program. The comparisons of `serde_json` with
 //! numbers make `n == text.parse()?` ambiguous in user code.
 
-use super::bytes::{is_flat, sized};
+use super::bytes::is_flat;
 use ms_core::DType;
-use ms_core::tensor::{Array, HostArray};
+use ms_core::tensor::{Array, HostArray, sized};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::io::{self, Write};

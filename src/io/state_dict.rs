@@ -1,8 +1,7 @@
 //! State dicts: named values of parameters, buffers and generators.
 
-use super::bytes::read;
+use super::bytes::{read, refuse};
 use super::convention::Convention;
-use super::load::{LoadOptions, LoadReport};
 use super::paths::{owners, slots};
 use super::replace::replace;
 use super::{ckpt, pytorch, safetensors};
@@ -32,42 +31,6 @@ use std::path::Path;
 pub struct StateDict {
     entries: BTreeMap<String, Tensor>,
 }
-
-/// A value with state that can be saved and loaded. Examples are cells, optimisers, generators, counters, data loaders,
-/// and tuples of them.
-///
-/// ```
-/// use ms::prelude::*;
-/// let (net, epoch) = (nn::Dense::new(3, 2), Counter::new(7));
-/// let state = (&net, &epoch).state_dict();
-/// epoch.set(0);
-/// (&net, &epoch).load_state_dict(&state, &LoadOptions::new())?;
-/// assert_eq!(epoch.get(), 7);
-/// # Ok::<(), ms::Error>(())
-/// ```
-pub trait Stateful: Arg {
-    /// Returns the value of every slot by its path: `fc1.weight`, `norm.moving_mean`. In a tuple, paths begin with the
-    /// position: `[0].fc1.weight`. A slot with several paths appears under the first.
-    ///
-    /// # Panics
-    /// Raises the errors of [`StateDict::named`].
-    #[track_caller]
-    fn state_dict(&self) -> StateDict {
-        StateDict::named(self, Convention::Ms)
-    }
-
-    /// Loads the values of a dict into the slots. Optimiser state that does not exist yet is created if the dict has
-    /// it.
-    ///
-    /// # Errors
-    /// [`Code::Argument`] with all names if entries are missing, unexpected or misshaped, and the options do not permit
-    /// it. Nothing is changed then.
-    fn load_state_dict(&self, state: &StateDict, options: &LoadOptions) -> Result<LoadReport> {
-        super::load::load(self, state, options)
-    }
-}
-
-impl<T: Arg + ?Sized> Stateful for T {}
 
 /// Decodes the content of a file; an error describes the defect.
 type Decode = fn(&[u8]) -> Result<BTreeMap<String, Array>, String>;
@@ -281,11 +244,6 @@ impl StateDict {
 /// The errors of computing and copying the tensor.
 pub(crate) fn row_major(value: &Tensor) -> Result<HostArray<'static>> {
     value.try_array()?.into_host()?.to_contiguous().into_host()
-}
-
-/// Creates the error for a file that cannot be read or written.
-pub(crate) fn refuse(path: &Path, what: &str, why: impl std::fmt::Display) -> Error {
-    Error::new(Code::Io, format!("cannot {what} `{}`: {why}", path.display()))
 }
 
 impl FromIterator<(String, Tensor)> for StateDict {

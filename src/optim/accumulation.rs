@@ -3,12 +3,12 @@
 use super::Optimizer;
 use super::hyperparameter::LearningRate;
 use super::state::{State, count};
-use crate::prelude::cell;
 use ms_core::error::{OrRaise, raise};
 use ms_core::ops::rules::check_positive;
 use ms_core::session::Gradients;
 use ms_core::trace::{Cell, PerParameter, Tree, cond, scan};
 use ms_core::{Code, Error, Parameter, Tensor, ops};
+use ms_macros::cell;
 
 /// Computes the mean loss and the mean gradients over micro-batches.
 #[track_caller]

@@ -3,9 +3,9 @@
 use super::hyperparameter::{Hyperparameter, LearningRate, WeightDecay, weight_decay_methods};
 use super::state::averaged;
 use super::{State, UpdateRule};
-use crate::prelude::{Tree, cell};
 use ms_core::ops::rules::Interval;
 use ms_core::{Parameter, Tensor};
+use ms_macros::{Tree, cell};
 
 /// Adadelta (Zeiler 2012, "ADADELTA: An Adaptive Learning Rate Method"): `s ← ρ s + (1 - ρ) g²`,
 /// `Δ = sqrt(d + ε) / sqrt(s + ε) g`, `d ← ρ d + (1 - ρ) Δ²`, `p ← p - lr Δ`.

@@ -3,10 +3,10 @@
 use super::hyperparameter::{Hyperparameter, LearningRate, WeightDecay, weight_decay_methods};
 use super::state::{averaged, count};
 use super::{State, UpdateRule};
-use crate::prelude::{Tree, cell};
 use ms_core::ops::rules::Interval;
 use ms_core::trace::PerParameter;
 use ms_core::{DType, Parameter, Tensor, ops};
+use ms_macros::{Tree, cell};
 
 /// Adafactor (Shazeer and Stern 2018, "Adafactor: Adaptive Learning Rates with Sublinear Memory Cost", algorithms 4 and
 /// 5), as in PyTorch. With `β = 1 - t^-decay` for step `t`:

@@ -3,10 +3,10 @@
 use super::hyperparameter::{Hyperparameter, LearningRate, Term, WeightDecay, weight_decay_methods};
 use super::state::count;
 use super::{State, UpdateRule};
-use crate::prelude::cell;
 use ms_core::error::OrRaise;
 use ms_core::ops::rules::{Interval, check_interval};
 use ms_core::{DType, Parameter, Tensor};
+use ms_macros::cell;
 
 /// Adagrad (Duchi et al. 2011, "Adaptive Subgradient Methods for Online Learning and Stochastic Optimization"):
 /// `s ← s + g²`, `p ← p - lr g / (sqrt(s) + ε)`. The learning rate of step `t` is `lr / (1 + (t - 1) rate_decay)`.

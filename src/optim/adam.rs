@@ -3,11 +3,11 @@
 use super::hyperparameter::{Hyperparameter, LearningRate, WeightDecay, weight_decay_methods};
 use super::state::{bias_correction, count};
 use super::{State, UpdateRule};
-use crate::prelude::{Tree, cell};
 use ms_core::ops::rules::Interval;
 use ms_core::ops::{AdamUpdate, Decay};
 use ms_core::trace::PerParameter;
 use ms_core::{DType, Parameter, Tensor};
+use ms_macros::{Tree, cell};
 
 /// Adam (Kingma and Ba 2015, "Adam: A Method for Stochastic Optimization", algorithm 1): `m ← β₁ m + (1 - β₁) g`,
 /// `v ← β₂ v + (1 - β₂) g²`, `p ← p - lr m̂ / (sqrt(v̂) + ε)`, where `m̂ = m / (1 - β₁ᵗ)` and `v̂ = v / (1 - β₂ᵗ)`.

@@ -3,9 +3,9 @@
 use super::hyperparameter::{Hyperparameter, LearningRate, WeightDecay, weight_decay_methods};
 use super::state::averaged;
 use super::{State, UpdateRule};
-use crate::prelude::{Tree, cell};
 use ms_core::ops::rules::Interval;
 use ms_core::{Parameter, Tensor};
+use ms_macros::{Tree, cell};
 
 /// MindSpore's `AdamWeightDecay`: `m ← β₁ m + (1 - β₁) g`, `v ← β₂ v + (1 - β₂) g²`,
 /// `p ← p - lr (m / (sqrt(v) + ε) + weight_decay p)`.

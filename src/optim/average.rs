@@ -4,11 +4,11 @@ use super::Optimizer;
 use super::hyperparameter::{Hyperparameter, LearningRate};
 use super::optimizer::differentiate_inside;
 use super::state::{State, count};
-use crate::prelude::cell;
 use ms_core::ops::rules::Interval;
 use ms_core::session::Gradients;
 use ms_core::trace::{Cell, PerParameter};
 use ms_core::{DType, Parameter, Tensor, ops};
+use ms_macros::cell;
 
 /// An optimiser that maintains the exponential moving average (EMA) of every parameter, `a ← decay a + (1 - decay) p`
 /// after each update; the result of [`Optimizer::average`].

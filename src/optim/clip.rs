@@ -3,10 +3,10 @@
 use super::Optimizer;
 use super::hyperparameter::{Hyperparameter, LearningRate};
 use super::optimizer::differentiate_inside;
-use crate::prelude::{Static, cell};
 use ms_core::ops::rules::Interval;
 use ms_core::session::Gradients;
 use ms_core::{DType, Parameter, Tensor, ops};
+use ms_macros::{Static, cell};
 
 /// The quantity that gradient clipping limits.
 ///

@@ -3,9 +3,9 @@
 use super::Optimizer;
 use super::hyperparameter::LearningRate;
 use super::optimizer::differentiate_inside;
-use crate::prelude::cell;
 use ms_core::session::Gradients;
 use ms_core::{Parameter, Tensor};
+use ms_macros::cell;
 
 /// An optimiser that passes gradients through a function first; the result of [`Optimizer::hook`].
 ///

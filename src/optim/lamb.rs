@@ -3,9 +3,9 @@
 use super::hyperparameter::{Hyperparameter, LearningRate, WeightDecay, weight_decay_methods};
 use super::state::{averaged, bias_correction, count};
 use super::{State, UpdateRule};
-use crate::prelude::{Tree, cell};
 use ms_core::ops::rules::Interval;
 use ms_core::{DType, Parameter, Tensor, ops};
+use ms_macros::{Tree, cell};
 
 /// LAMB: Adam with a trust ratio for each parameter (You et al. 2020, "Large Batch Optimization for Deep Learning:
 /// Training BERT in 76 minutes", algorithm 2). With Adam's `m̂` and `v̂`, `r = m̂ / (sqrt(v̂) + ε) + weight_decay p`

@@ -3,9 +3,9 @@
 use super::hyperparameter::{Hyperparameter, LearningRate, WeightDecay, weight_decay_methods};
 use super::state::averaged;
 use super::{State, UpdateRule};
-use crate::prelude::{Tree, cell};
 use ms_core::ops::rules::Interval;
 use ms_core::{Parameter, Tensor, ops};
+use ms_macros::{Tree, cell};
 
 /// Lion (Chen et al. 2023, "Symbolic Discovery of Optimization Algorithms", algorithm 2):
 /// `p ← p - lr (sign(β₁ m + (1 - β₁) g) + weight_decay p)`, `m ← β₂ m + (1 - β₂) g`.

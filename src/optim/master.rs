@@ -3,10 +3,10 @@
 use super::hyperparameter::LearningRate;
 use super::rule::update_with;
 use super::{Optimizer, State, UpdateRule};
-use crate::prelude::cell;
 use ms_core::Parameter;
 use ms_core::session::Gradients;
 use ms_core::trace::PerParameter;
+use ms_macros::cell;
 
 /// An optimiser with master weights (Micikevicius et al. 2018, "Mixed Precision Training"); the result of
 /// [`Optimizer::master_weights`]. It updates an f32 copy of every f16 and bf16 parameter, and rounds the copy to the

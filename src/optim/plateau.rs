@@ -1,11 +1,11 @@
 //! Reduces learning rates when a metric stops improving.
 
 use super::Optimizer;
-use crate::prelude::cell;
 use crate::train::Counter;
 use ms_core::error::OrRaise;
 use ms_core::ops::rules::{Interval, check_interval};
 use ms_core::{DType, Parameter, Tensor};
+use ms_macros::cell;
 
 /// Multiplies the learning rates by a factor when a metric to be minimised has not improved for more than `patience`
 /// observations, like PyTorch's `ReduceLROnPlateau`. Checkpoints include its state.

@@ -3,11 +3,11 @@
 use super::hyperparameter::{Hyperparameter, LearningRate, Term, WeightDecay, weight_decay_methods};
 use super::state::averaged;
 use super::{State, UpdateRule};
-use crate::prelude::{Tree, cell};
 use ms_core::ops::maximum;
 use ms_core::ops::rules::Interval;
 use ms_core::trace::PerParameter;
 use ms_core::{Parameter, Tensor};
+use ms_macros::{Tree, cell};
 
 /// RMSProp (Tieleman and Hinton 2012, "Lecture 6.5: RMSProp"): `s ← α s + (1 - α) g²`, `p ← p - lr g / (sqrt(s) + ε)`.
 /// The centred form uses `s - a²` instead of `s`, with `a ← α a + (1 - α) g` (Graves 2013, "Generating Sequences With

@@ -4,12 +4,12 @@ use super::Optimizer;
 use super::hyperparameter::LearningRate;
 use super::optimizer::differentiate_inside;
 use super::state::count;
-use crate::prelude::{Static, cell};
 use ms_core::error::OrRaise;
 use ms_core::ops::rules::{Interval, check_interval, check_positive};
 use ms_core::session::Gradients;
 use ms_core::trace::{Arg, Sink};
 use ms_core::{DType, Parameter, Tensor, ops};
+use ms_macros::{Static, cell};
 use std::f64::consts::PI;
 
 /// A learning rate as a function of the step number. It is compiled into the step, so it also works in loops of

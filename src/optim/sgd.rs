@@ -2,11 +2,11 @@
 
 use super::hyperparameter::{LearningRate, Term, WeightDecay, weight_decay_methods};
 use super::{State, UpdateRule};
-use crate::prelude::cell;
 use ms_core::error::raise;
 use ms_core::ops::rules::Interval;
 use ms_core::trace::{Arg, PerParameter, Sink};
 use ms_core::{Code, Error, Parameter, Tensor, ops};
+use ms_macros::cell;
 
 /// Stochastic gradient descent: `p ← p - lr g`. With momentum, `v ← momentum v + (1 - dampening) g`, where `v = g` in
 /// the first step, and `p ← p - lr v`. Nesterov's form is `p ← p - lr (g + momentum v)` (Sutskever et al. 2013, "On the

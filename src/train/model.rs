@@ -1,29 +1,14 @@
 //! Trains, evaluates and applies a network.
 
-use super::callback::{Callback, RunContext, Slots};
+use super::callback::{Callback, RunContext, Scores, Slots};
 use super::metrics::{Mean, Metric};
 use crate::data::{DataLoader, Dataset};
 use crate::optim::Optimizer;
-use crate::prelude::jit;
 use ms_core::error::OrRaise;
 use ms_core::ops::rules::check_positive;
 use ms_core::trace::{Apply, Cell, Tree, leaves};
 use ms_core::{Code, DType, Error, Result, Tensor, ops};
-use std::collections::BTreeMap;
-
-/// The result of an evaluation by name: the mean loss as `loss`, and the metrics.
-///
-/// ```
-/// use ms::prelude::*;
-/// use ms::train::MAE;
-/// let loader = DataLoader::new(TensorDataset::new((Tensor::ones([4, 3]), Tensor::zeros([4, 1]))).batch(2));
-/// let net = nn::Dense::new(3, 1).without_bias().weight_init(|shape| Tensor::ones(shape));
-/// let mut model = Model::new(net, |x, y| ops::mse_loss(x, y), SGD::new(0.1)).metric(MAE::new());
-/// let scores = model.eval(&loader)?;
-/// assert_eq!((scores["loss"], scores["mae"]), (9.0, 3.0));
-/// # Ok::<(), ms::Error>(())
-/// ```
-pub type Scores = BTreeMap<String, f64>;
+use ms_macros::jit;
 
 /// A network with a loss, an optimiser and metrics, which trains on a [`DataLoader`]. Its samples are pairs of a
 /// network input and a target.

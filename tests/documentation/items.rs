@@ -225,6 +225,8 @@ fn every_public_item_has_an_example() {
         "hints",
         "scope",
         "op",
+        // The types of tensors in files.
+        "file",
         // Memory.
         "host_array",
         "host_memory",

@@ -279,6 +279,7 @@ fn integers_of_all_bits_are_read_back() {
 }
 
 /// The model computes shapes from tensors of its data, which are on the device.
+#[cfg(feature = "onnx")]
 #[test]
 fn models_run_where_new_tensors_are() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/onnx/");

@@ -2,10 +2,9 @@
 
 use super::changes::{self, Found};
 use super::context::Exit;
-use super::decide::has_let;
+use super::decide::{flatten, has_let};
 use super::moves;
 use super::places::Place;
-use super::repeat::flatten;
 use super::state::{self, State};
 use super::{Rewriter, bare};
 use crate::names::{own, own_span, respan, shown};

@@ -43,3 +43,14 @@ pub fn has_let(cond: &Expr) -> bool {
         _ => false,
     }
 }
+
+/// Collects the operands of a chain of `&&`.
+pub fn flatten(cond: &Expr, parts: &mut Vec<Expr>) {
+    match cond {
+        Expr::Binary(it) if matches!(it.op, BinOp::And(_)) => {
+            flatten(&it.left, parts);
+            flatten(&it.right, parts);
+        }
+        cond => parts.push(cond.clone()),
+    }
+}

@@ -3,7 +3,7 @@
 use super::branch::{Use, of_its_own};
 use super::changes::{self, Found};
 use super::context::flow_name;
-use super::decide::has_let;
+use super::decide::{flatten, has_let};
 use super::jumps::{self, Jumps};
 use super::moves;
 use super::places::Place;
@@ -15,7 +15,7 @@ use quote::{ToTokens, quote, quote_spanned};
 use std::collections::BTreeSet;
 use syn::spanned::Spanned;
 use syn::visit_mut::VisitMut;
-use syn::{BinOp, Block, Expr, Label, Lit, Stmt, parse_quote, parse_quote_spanned};
+use syn::{Block, Expr, Label, Lit, Stmt, parse_quote, parse_quote_spanned};
 
 /// The head of a loop.
 pub enum Head {
@@ -334,17 +334,6 @@ fn test(
 
 fn is_true(cond: &Expr) -> bool {
     matches!(cond, Expr::Lit(it) if matches!(&it.lit, Lit::Bool(it) if it.value))
-}
-
-/// Collects the operands of a chain of `&&`.
-pub fn flatten(cond: &Expr, parts: &mut Vec<Expr>) {
-    match cond {
-        Expr::Binary(it) if matches!(it.op, BinOp::And(_)) => {
-            flatten(&it.left, parts);
-            flatten(&it.right, parts);
-        }
-        cond => parts.push(cond.clone()),
-    }
 }
 
 /// Whether the expression is spelled like a call of `range`. Its type decides whether it is one.

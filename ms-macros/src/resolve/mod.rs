@@ -5,6 +5,7 @@
 
 mod host;
 
+pub use crate::types::Known;
 pub use host::{is_assignment, is_comparison};
 
 use crate::reach::{self, Reach};
@@ -12,19 +13,6 @@ use crate::refers::{self, Refers};
 use crate::types::{known_type, names_object};
 use proc_macro2::Ident;
 use syn::{Expr, Pat, Type};
-
-/// The kind of a value, as far as the syntax shows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Known {
-    /// A host value.
-    Host,
-    /// A value of a named type that is not a function.
-    Object,
-    /// A tensor or a parameter.
-    Tensor,
-    /// Nothing is known; the type decides.
-    Nothing,
-}
 
 /// Whether the value of a name can change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

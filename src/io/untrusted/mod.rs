@@ -1,7 +1,7 @@
 //! Lists the readers of untrusted files, for tests that give them arbitrary bytes.
 
 use super::archive::gunzipped;
-use super::exported::{self, ExportedFunction};
+use super::exported;
 use super::{ckpt, pytorch, safetensors};
 use crate::data::csv::{self, CsvOptions};
 use crate::data::{images, npy};
@@ -23,7 +23,8 @@ pub const READERS: &[(&str, Reader)] = &[
     ("idx", |file| dropped(|| images::decode_idx(&gunzipped(file)?))),
     ("npy", |file| dropped(|| npy::decode(file))),
     ("npz", |file| dropped(|| npy::decode_all(file))),
-    ("onnx", |file| in_op(|| ExportedFunction::from_onnx(file).map(drop))),
+    #[cfg(feature = "onnx")]
+    ("onnx", |file| in_op(|| exported::ExportedFunction::from_onnx(file).map(drop))),
     ("pytorch", |file| dropped(|| pytorch::read(file))),
     ("safetensors", |file| in_op(|| again(file))),
     #[cfg(feature = "tokenizers")]

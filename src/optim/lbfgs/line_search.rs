@@ -2,9 +2,8 @@
 
 use super::{LBFGS, dot, dtype_of_all, flat, split, write};
 use crate::optim::optimizer::{check_loss, compiled};
-use crate::prelude::Tree;
 use ms_core::session::{Gradients, JitFn, type_key, value_and_grad};
-use ms_core::trace::Cell;
+use ms_core::trace::{Cell, Tree};
 use ms_core::{DType, Parameter, Tensor};
 
 /// The sufficient-decrease constant `c₁` of the Wolfe conditions.

@@ -5,12 +5,12 @@ mod line_search;
 use super::Optimizer;
 use super::hyperparameter::{Hyperparameter, LearningRate};
 use super::state::{State, count};
-use crate::prelude::cell;
 use ms_core::error::OrRaise;
 use ms_core::ops::rules::{Interval, check_positive};
 use ms_core::session::Gradients;
 use ms_core::trace::{PerParameter, scan};
 use ms_core::{DType, Parameter, Tensor, ops};
+use ms_macros::cell;
 
 /// The curvature `y·s` up to which a step is not added to the history.
 const LEAST_CURVATURE: f64 = 1e-10;

@@ -1,8 +1,7 @@
 //! Records the results of all epochs.
 
 use super::text::{duration, number};
-use super::{Callback, RunContext};
-use crate::train::model::Scores;
+use super::{Callback, RunContext, Scores};
 use ms_core::Result;
 use std::fmt;
 use std::time::{Duration, Instant};

@@ -19,10 +19,24 @@ pub use page::TrainingPage;
 pub use schedule::LearningRateScheduler;
 pub use summary::{SummaryCollector, SummaryWriter};
 
-use super::model::Scores;
 use crate::optim::LearningRate;
 use ms_core::trace::{Arg, Sink};
 use ms_core::{Code, Error, Result, Tensor};
+use std::collections::BTreeMap;
+
+/// The result of an evaluation by name: the mean loss as `loss`, and the metrics.
+///
+/// ```
+/// use ms::prelude::*;
+/// use ms::train::MAE;
+/// let loader = DataLoader::new(TensorDataset::new((Tensor::ones([4, 3]), Tensor::zeros([4, 1]))).batch(2));
+/// let net = nn::Dense::new(3, 1).without_bias().weight_init(|shape| Tensor::ones(shape));
+/// let mut model = Model::new(net, |x, y| ops::mse_loss(x, y), SGD::new(0.1)).metric(MAE::new());
+/// let scores = model.eval(&loader)?;
+/// assert_eq!((scores["loss"], scores["mae"]), (9.0, 3.0));
+/// # Ok::<(), ms::Error>(())
+/// ```
+pub type Scores = BTreeMap<String, f64>;
 
 /// Hooks that a [`Model`](super::Model) calls during a run. An error ends the run.
 ///

@@ -2,12 +2,12 @@
 //! (<https://github.com/tensorflow/tensorboard/blob/master/tensorboard/compat/proto/event.proto>).
 
 use super::{Callback, RunContext};
-use crate::io::protobuf::{bytes, double, float, number};
 use crate::io::state_dict::row_major;
 use crc::{CRC_32_ISCSI, Crc};
 use ms_core::error::OrRaise;
 use ms_core::ops::rules::check_positive;
 use ms_core::{Code, Error, Result, Tensor};
+use ms_protobuf::{bytes, double, float, number};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};

@@ -4,7 +4,7 @@ mod one_op;
 
 use super::*;
 use crate::io::archive::{members, write_archive};
-use crate::io::{ExportOptions, StateDict};
+use crate::io::{ExportOptions, ExportedFunction, StateDict};
 use crate::prelude::*;
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -97,6 +97,7 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
             all
         }
         "npz" => vec![written(|path| crate::data::write_npz(path, ["a", "b", "c"].into_iter().zip(&tensors())))],
+        #[cfg(feature = "onnx")]
         "onnx" => {
             let own = functions();
             let own = own.iter().map(|it| written(|path| it.save_onnx(path)));
@@ -345,7 +346,9 @@ fn pipes_are_refused() {
         ("pytorch", |it| StateDict::read_pytorch(it).map(drop)),
         ("checkpoint", |it| crate::load_checkpoint(it, nn::Dense::new(1, 1)).map(drop)),
         ("exported", |it| ExportedFunction::load(it).map(drop)),
+        #[cfg(feature = "onnx")]
         ("onnx", |it| ExportedFunction::load_onnx(it).map(drop)),
+        #[cfg(feature = "onnx")]
         ("external data", |it| ExportedFunction::load_onnx(it.with_file_name("model.onnx")).map(drop)),
         ("npy", |it| data::read_npy(it).map(drop)),
         ("npz", |it| data::read_npz(it).map(drop)),

@@ -8,19 +8,12 @@ use ms_ir::error::{Code, Error, OrRaise, Result, in_op};
 use ms_ir::{Graph, canonical_bytes, subgraphs, text};
 use ms_ops::ops;
 use ms_ops::tensor::{Dim, Op, Tensor, Type};
-use ms_trace::trace::{ArgumentNames, Binding, Sink, Trace, Tracer, Tree, leaves, run_traced, type_key, visited};
+use ms_trace::trace::{
+    ArgumentNames, Binding, InputSpec, Sink, Trace, Tracer, Tree, leaves, run_traced, type_key, visited,
+};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::panic::Location;
 use std::sync::Arc;
-
-/// The name of an input, and of each of its axes that has a symbolic size.
-#[derive(Clone, Debug)]
-pub struct InputSpec {
-    /// The name.
-    pub name: String,
-    /// The name of the size of each axis; `None` for the size in the example.
-    pub axes: Vec<Option<String>>,
-}
 
 /// A graph and the values of its last inputs.
 #[derive(Clone)]

@@ -21,10 +21,11 @@ mod versions;
 mod writing_run;
 
 pub use compiled::{Compiled, Derivative};
-pub use exported::{Exported, InputSpec, export};
+pub use exported::{Exported, export};
 pub use functions::retrace;
 pub use jit::{Jit, captures_nothing, jit};
 pub use lent::Place;
+pub use ms_trace::trace::InputSpec;
 pub use ms_trace::trace::{Entered, JitReturn};
 pub use observe::{CallObserver, observe_calls};
 
