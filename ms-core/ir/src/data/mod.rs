@@ -6,6 +6,7 @@ mod device;
 mod dim;
 mod dtype;
 mod element;
+mod elements;
 mod host_array;
 mod host_memory;
 mod host_number;
@@ -28,6 +29,7 @@ pub use dtype::{DType, Kind, promote};
 pub use element::{Element, Number, Scalar};
 #[doc(hidden)]
 pub use element::{held_by_itself, own_dtype, own_scalar};
+pub use elements::{Elements, ElementsMut};
 pub use half::{bf16, f16};
 pub use host_array::HostArray;
 pub use host_memory::{collected, filled, push, try_filled, try_room};

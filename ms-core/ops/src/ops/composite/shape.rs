@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 #[track_caller]
 pub(in crate::ops) fn fill(mut dims: Dims, numel: Dim) -> Result<Dims> {
     let refuse = |message: String| Err(Error::new(Code::Argument, message));
-    let negative: SmallVec<[usize; 1]> = (0..dims.len()).filter(|&it| dims[it].is_negative()).collect();
+    let negative: SmallVec<[usize; 4]> = (0..dims.len()).filter(|&it| dims[it].is_negative()).collect();
     let &[open] = &negative[..] else {
         return if negative.is_empty() {
             Ok(dims)

@@ -2,7 +2,6 @@
 
 use crate::tensor::{DType, Scalar};
 use ms_ir::{BinaryOp, Compare, KernelBuilder, Math, UnaryOp, Val};
-use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Rem, Shl, Shr, Sub};
 
@@ -64,8 +63,11 @@ pub fn body_of(
     formula: impl for<'s> FnOnce(&[Expr<'s>]) -> Expr<'s>,
 ) -> Val {
     let builder = RefCell::new(builder);
-    let operands: SmallVec<[Expr<'_>; 3]> = operands.iter().map(|&val| Expr { builder: &builder, val }).collect();
-    formula(&operands).val
+    formula(&expressions(&builder, operands)).val
+}
+
+fn expressions<'s>(builder: &'s RefCell<&'s mut KernelBuilder>, operands: &[Val]) -> Vec<Expr<'s>> {
+    operands.iter().map(|&val| Expr { builder, val }).collect()
 }
 
 /// Builds a body that computes narrow floats in f32. Operands are widened and the result is rounded, once for the whole

@@ -8,7 +8,7 @@ use crate::ops::{
 };
 use crate::tensor::{Array, AsTensor, Attrs, Dim, Layout, OpInfo, Tensor, Type, apply1, try_room};
 use ms_ir::error::{Code, Error, OrRaise, Result, called, raise};
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 use std::borrow::Cow;
 
 /// Concatenates the operands along `axis`; their other sizes and dtypes are equal.
@@ -40,7 +40,7 @@ pub static CONCAT: OpDef = OpDef {
         let mut shape = inputs[0].shape_owned();
         shape[axis] = inputs.iter().map(|it| it.shape()[axis]).sum();
         let mut out = Array::zeros(&shape, inputs[0].dtype());
-        let shapes: SmallVec<[&[usize]; 4]> = inputs.iter().map(|it| it.shape()).collect();
+        let shapes: Vec<&[usize]> = inputs.iter().map(|it| it.shape()).collect();
         let slices = slices(attrs, &shapes, out.layout());
         for (slice, input) in slices.iter().zip(inputs) {
             out.assign(slice, &input.on_host()?);

@@ -3,7 +3,6 @@
 use crate::ops::core::axis::stored_axes;
 use crate::ops::core::elementwise::{Domain, wide};
 use crate::ops::core::factors::Factors;
-use crate::ops::core::host::array_of;
 use crate::ops::core::rules::sum_dtype;
 use crate::ops::core::wide::{Inner, run_rule};
 use crate::ops::{
@@ -129,7 +128,7 @@ fn evaluate(
     let row: usize = axes.iter().map(|&axis| x.shape()[axis]).product();
     let scalars = x.with_layout(x.layout().permute(&order)).on_host()?.scalars();
     let shape = ty.shape().expect("arrays have constant shapes");
-    Ok(array_of(&shape, x.dtype(), &mut |i| {
+    Ok(Array::from_scalars(&shape, x.dtype(), &mut |i| {
         scalars[i * row..(i + 1) * row].iter().copied().reduce(combine).unwrap_or(start)
     }))
 }

@@ -6,7 +6,7 @@ use crate::ops::core::wide::Inner;
 use crate::ops::{Batching, Cotangents, Derivative, Sample, SampleInput, Vjp, concat, keepdims, matmul, sum};
 use crate::tensor::{Attrs, DType, Outputs, Tensor, apply};
 use ms_ir::error::OrRaise;
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 
 attributes! {
     /// The attributes of [`BLOCKED_ATTENTION`] and of its gradient, which begin with the attributes of attention.
@@ -65,7 +65,7 @@ fn gradients(it: &Vjp<'_>) -> Cotangents {
         let inputs: Vec<&Tensor> = it.inputs.iter().collect();
         return of_operands(it.attrs, &inputs, it.needs, y, g);
     }
-    let operands: SmallVec<[&Tensor; 6]> = [q, k, v, y, g].into_iter().chain(mask).collect();
+    let operands: Vec<&Tensor> = [q, k, v, y, g].into_iter().chain(mask).collect();
     let results = apply(BLOCKED_ATTENTION_GRAD.op(), it.attrs, &operands).or_raise();
     let needed = results.into_iter().zip(it.needs).map(|(gradient, needed)| Some(gradient).filter(|_| *needed));
     needed.chain(mask.iter().map(|_| None)).collect()
