@@ -275,7 +275,7 @@ impl Slim {
         shared: &mut Shared,
     ) -> Values {
         // An unused result is removed; any value can replace it.
-        let mut values: SmallVec<[Option<ValueId>; 4]> = node.outputs.iter().map(|_| None).collect();
+        let mut values: Vec<Option<ValueId>> = vec![None; node.outputs.len()];
         for &(result, operand) in &self.passed {
             values[result] = Some(operands[operand]);
         }

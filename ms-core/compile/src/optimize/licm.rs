@@ -3,7 +3,6 @@
 use super::{Pass, PassContext};
 use ms_ir::{Graph, Node, Rewriter, ValueId, rewrite};
 use ms_ops::ops::{Control, Lowering, definition};
-use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -56,7 +55,7 @@ impl Pass for Licm {
                 out.set_outputs(region.outputs().iter().map(|it| map[it.0 as usize]));
                 *region = Arc::new(out);
             }
-            let types: SmallVec<[_; 4]> = node.outputs.iter().map(|&it| graph.ty(it).clone()).collect();
+            let types: Vec<_> = node.outputs.iter().map(|&it| graph.ty(it).clone()).collect();
             Some(rewriter.add(new, types))
         })
     }
@@ -114,7 +113,7 @@ impl Found {
         }
         for (id, node) in graph.nodes().filter(|it| self.before[it.0.0 as usize]) {
             let inputs = node.inputs.iter().map(|it| map[it.0 as usize]).collect();
-            let types: SmallVec<[_; 1]> = node.outputs.iter().map(|&it| graph.ty(it).clone()).collect();
+            let types: Vec<_> = node.outputs.iter().map(|&it| graph.ty(it).clone()).collect();
             let results = rewriter.add(Node { inputs, ..node.clone() }, types);
             for (old, new) in graph.node(id).outputs.iter().zip(results) {
                 map[old.0 as usize] = new;

@@ -115,8 +115,8 @@ fn is_write(node: &Node) -> bool {
 type Correspondence = Vec<Option<usize>>;
 
 /// Returns the graphs in a node, with the operand for each of a graph's inputs, and the result for each of its outputs.
-fn regions(node: &Node) -> SmallVec<[(&Arc<Graph>, Correspondence, Correspondence); 2]> {
-    let Some(control) = Control::of(node) else { return SmallVec::new() };
+fn regions(node: &Node) -> Vec<(&Arc<Graph>, Correspondence, Correspondence)> {
+    let Some(control) = Control::of(node) else { return Vec::new() };
     let all = node.regions.iter().enumerate();
     all.map(|(at, region)| {
         let inputs = (0..region.inputs().len()).map(|it| control.operand(it)).collect();
@@ -195,7 +195,7 @@ impl Moves {
             return SmallVec::from_slice(&[0]);
         }
         // The node itself reads an operand that no graph in it takes.
-        let mut read: SmallVec<[bool; 4]> = SmallVec::from_elem(true, node.inputs.len());
+        let mut read = vec![true; node.inputs.len()];
         let regions = regions(node);
         for operand in regions.iter().flat_map(|it| &it.1).flatten() {
             read[*operand] = false;

@@ -181,7 +181,7 @@ fn loop_with(
     new.set_outputs(outputs);
     let stacked = |&it: &ValueId| body.ty(it).stacked(Dim::new(length));
     let types = body.outputs()[..carries].iter().map(|&it| body.ty(it).clone());
-    let types: SmallVec<[Type; 4]> = types.chain(stacks.values.iter().map(stacked)).collect();
+    let types: Vec<Type> = types.chain(stacks.values.iter().map(stacked)).collect();
     rewriter.add(Node { inputs: operands.into(), regions: smallvec![Arc::new(new)], ..node.clone() }, types)
 }
 

@@ -117,7 +117,7 @@ impl Forward {
         for (_, node) in graph.nodes() {
             let operands: Vec<Dual> = node.inputs.iter().map(|&id| of(&values, id)).collect();
             tracer.locate(node.location);
-            let wanted: SmallVec<[bool; 1]> = node.outputs.iter().map(|it| useful[it.0 as usize]).collect();
+            let wanted: Vec<bool> = node.outputs.iter().map(|it| useful[it.0 as usize]).collect();
             for (id, result) in node.outputs.iter().zip(self.node(node, &operands, &wanted)?) {
                 values[id.0 as usize] = Some(result);
             }

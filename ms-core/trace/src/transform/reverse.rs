@@ -291,7 +291,7 @@ pub(super) struct Sums<'a> {
     gradients: &'a mut Gradients,
     slots: &'a [Option<Slot>],
     /// Operands whose sums were taken.
-    taken: SmallVec<[usize; 3]>,
+    taken: SmallVec<[usize; 4]>,
 }
 
 impl Sums<'_> {

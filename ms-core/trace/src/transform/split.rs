@@ -5,7 +5,6 @@ use super::emit::is_stack;
 use ms_ir::stored::stored;
 use ms_ir::{Def, Graph, Inst, KernelBuilder, LaneAxis, Node, NodeId, Scope, Val, ValueId};
 use ms_ops::ops::{self, Lowering};
-use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -164,7 +163,7 @@ impl Cut<'_> {
         let Lowering::Map(map) = ops::definition(node.op).lowering else { return false };
         let mut body = KernelBuilder::new(0, 0, LaneAxis::Parallel);
         let operand = |it: &ValueId| body.constant(0i64, self.joint.ty(*it).dtype);
-        let operands: SmallVec<[Val; 4]> = node.inputs.iter().map(operand).collect();
+        let operands: Vec<Val> = node.inputs.iter().map(operand).collect();
         map(&node.attrs, &mut body, &operands);
         body.end_stage(Scope::Point);
         let kernel = body.finish();

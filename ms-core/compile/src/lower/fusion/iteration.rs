@@ -3,7 +3,6 @@
 use crate::lower::plan::NextCarry;
 use ms_ir::{Def, Graph, ValueId};
 use ms_ops::ops::{Loop, Trips};
-use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// Returns whether a loop may be a kernel, judged by its trip count and sequences.
@@ -42,7 +41,7 @@ pub(in crate::lower) fn iteration(body: &Graph, condition: Option<&Arc<Graph>>, 
     let mut outputs: Vec<ValueId> = computed(&next).map(|it| body.outputs()[it]).collect();
     outputs.extend(&body.outputs()[carries..]);
     if let Some(condition) = condition {
-        let operands: SmallVec<[ValueId; 8]> =
+        let operands: Vec<ValueId> =
             body.outputs()[..carries].iter().chain(&body.inputs()[carries..]).copied().collect();
         outputs.push(graph.inline(condition, &operands)[0]);
     }

@@ -13,13 +13,13 @@ use crate::lower::rewrites::sink::Steps;
 use crate::target::{Cost, Target};
 use ms_ir::data::{Attrs, Layout};
 use rustc_hash::FxHashMap;
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 
 /// The locations that the results of kernels are written to.
 pub(in crate::lower) struct Stores {
     /// Whether each value has its own memory.
     own: Vec<bool>,
-    slices: FxHashMap<ValueIndex, SmallVec<[Slice; 1]>>,
+    slices: FxHashMap<ValueIndex, Vec<Slice>>,
 }
 
 /// Some elements of a value.
@@ -238,7 +238,7 @@ impl Placer<'_> {
         self.groups.levels.push(0);
         self.groups.costs.push(Cost { insts: 1, ..Cost::default() });
         self.stores.own.push(false);
-        self.stores.slices.insert(value, smallvec![slice]);
+        self.stores.slices.insert(value, vec![slice]);
         if let Some(read) = access.value() {
             self.stores.own[read] = true;
         }

@@ -13,7 +13,6 @@ use ms_ir::Role;
 use ms_ir::data::{Attr, Attrs, DType, Layout, Scalar};
 use ms_ir::error::Result;
 use rustc_hash::{FxHashMap, FxHasher};
-use smallvec::SmallVec;
 use std::hash::Hasher;
 use std::rc::Rc;
 
@@ -47,7 +46,7 @@ pub(in crate::lower) struct Structure {
     /// Equal for groups with equal kernels, nests, and roles of locations.
     words: Vec<u64>,
     /// The distinct locations that the group accesses, in order of occurrence: values, each with its first element.
-    locations: SmallVec<[(ValueIndex, usize); 8]>,
+    locations: Vec<(ValueIndex, usize)>,
 }
 
 impl KnownKernels {
@@ -139,7 +138,7 @@ impl Structure {
             return None;
         }
         let domain = group.domain.as_ref().expect("only kernels have a structure");
-        let mut out = Self { words: Vec::with_capacity(64), locations: SmallVec::new() };
+        let mut out = Self { words: Vec::with_capacity(64), locations: Vec::new() };
         out.domain(domain);
         out.words.extend([u64::from(group.op.is_some()), group.rows.map_or(0, |it| 1 + it as u64)]);
         for &index in &group.nodes {

@@ -5,7 +5,6 @@ use crate::lower::plan::{Reuse, is_stack};
 use crate::lower::rewrites::flat::{Flat, Origin, ValueIndex};
 use ms_ir::Graph;
 use rustc_hash::{FxHashMap, FxHashSet};
-use smallvec::SmallVec;
 
 /// The steps that use a routine's values, and the values that these may overwrite.
 pub(in crate::lower) struct Uses {
@@ -45,7 +44,7 @@ impl Uses {
         let over_input: FxHashSet<ValueIndex> = uses.over_inputs.iter().map(|it| it.0).collect();
         let bytes = |value: ValueIndex| flat.numel(value) * flat.values[value].dtype.size();
         for (output, &result) in (0..).zip(&flat.outputs) {
-            let (mut value, mut before) = (result, SmallVec::<[ValueIndex; 4]>::new());
+            let (mut value, mut before) = (result, Vec::<ValueIndex>::new());
             while !over_input.contains(&value) {
                 let Some(&next) = over.get(&value) else { break };
                 let is_free = flat.producer(next).is_some() && !uses.output_of.contains_key(&next);

@@ -8,7 +8,6 @@ use crate::lower::plan::draft::Draft;
 use crate::lower::plan::reuse::Uses;
 use crate::lower::plan::routines::Routines;
 use crate::lower::rewrites::flat::{Access, Flat, FlatNode, FlatValue, Kind, Origin, Region, Trips, ValueIndex};
-use smallvec::SmallVec;
 
 /// Returns whether a step of a node may fail at run time, because it checks values or allocates memory.
 fn may_fail(flat: &Flat, node: &FlatNode, routines: &Routines) -> bool {
@@ -61,7 +60,7 @@ pub(in crate::lower) fn orders(flat: &Flat, routines: &Routines) -> Vec<Order> {
         return Vec::new();
     }
     let bytes = |value: ValueIndex| flat.numel(value) * flat.values[value].dtype.size();
-    let operands = |node: &'_ FlatNode| node.inputs.iter().filter_map(Access::value).collect::<SmallVec<[_; 4]>>();
+    let operands = |node: &'_ FlatNode| node.inputs.iter().filter_map(Access::value).collect::<Vec<_>>();
     // By value, whether it is an input, or is computed elementwise from an input of the same size in bytes.
     let is_input = |it: &FlatValue| matches!(it.origin, Origin::Input(_));
     let mut is_updated: Vec<bool> = flat.values.iter().map(is_input).collect();

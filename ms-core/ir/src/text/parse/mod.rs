@@ -123,7 +123,7 @@ impl<'a> Parser<'a> {
     }
 
     fn node(&mut self, scope: &mut Scope<'a>) -> Result<()> {
-        let mut results: SmallVec<[(&str, usize); 2]> = SmallVec::new();
+        let mut results: Vec<(&str, usize)> = Vec::new();
         if matches!(self.tokens.token, Token::Value(_)) {
             loop {
                 let (Value { text, .. }, at) = self.tokens.value("a result")?;

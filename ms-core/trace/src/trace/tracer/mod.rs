@@ -285,8 +285,8 @@ impl Tracer {
         location: &'static Location<'static>,
     ) -> Result<Vec<Tensor>> {
         let (op, attrs) = (control.op(), control.attrs());
-        let types: SmallVec<[Type; 8]> = inputs.iter().map(Tensor::ty).collect();
-        let types = ops::infer(ops::definition(op), &attrs, &regions, &types.iter().collect::<SmallVec<[&Type; 8]>>())?;
+        let types: Vec<Type> = inputs.iter().map(Tensor::ty).collect();
+        let types = ops::infer(ops::definition(op), &attrs, &regions, &types.iter().collect::<Vec<_>>())?;
         let mut state = self.state.borrow_mut();
         let inputs: Result<SmallVec<[ValueId; 3]>> = inputs.iter().map(|it| self.resolve(&mut state, it)).collect();
         let mut node = Node::new(op, attrs, inputs?);

@@ -81,6 +81,12 @@ fn run_in<R>(
 /// # Errors
 /// All errors that were recorded while tracing.
 pub fn build(name: &str, inputs: &[Type], body: impl FnOnce(&[Tensor]) -> Result<Vec<Tensor>>) -> Result<Graph> {
+    let mut body = Some(body);
+    traced_graph(name, inputs, &mut |inputs| body.take().expect("a graph is traced once")(inputs))
+}
+
+// Not generic, so that it is compiled once.
+fn traced_graph(name: &str, inputs: &[Type], body: &mut dyn FnMut(&[Tensor]) -> Result<Vec<Tensor>>) -> Result<Graph> {
     let tracer = Tracer::new(name);
     let inputs: Vec<Tensor> = inputs.iter().map(|ty| tracer.input(ty.clone())).collect();
     match run_traced(&tracer, || body(&inputs)) {
