@@ -129,16 +129,20 @@ fn product_of(a: &Tensor, b: &Tensor) -> Tensor {
 /// ```
 #[track_caller]
 pub fn matmul(a: impl AsTensor, b: impl AsTensor) -> Tensor {
-    let (a, b) = (a.as_tensor(), b.as_tensor());
+    multiply(&a.as_tensor(), &b.as_tensor())
+}
+
+#[track_caller]
+fn multiply(a: &Tensor, b: &Tensor) -> Tensor {
     propagate_poison!(a, b);
-    let refusal = |message: String| refusal("matmul", &[&a, &b], Code::Shape, message);
+    let refusal = |message: String| refusal("matmul", &[a, b], Code::Shape, message);
     if a.rank() == 0 || b.rank() == 0 {
         return refused(refusal("a zero-dimensional operand; multiply with `*`".into()));
     }
     let dtype = promote(a.dtype(), b.dtype());
     let (row, column) = (a.rank() == 1, b.rank() == 1);
-    let mut left = cast(&*a, dtype);
-    let mut right = cast(&*b, dtype);
+    let mut left = cast(a, dtype);
+    let mut right = cast(b, dtype);
     if row {
         left = reshape(&left, (1usize, left.dims()[0]));
     }
@@ -151,7 +155,7 @@ pub fn matmul(a: impl AsTensor, b: impl AsTensor) -> Tensor {
             "the last axis of the left operand has size {inner}, its partner on the right {rows}"
         )));
     }
-    let out = or_poison!(stacked(&left, &right).map_err(|it| crate::ops::axis::named("matmul", &[&a, &b], it)));
+    let out = or_poison!(stacked(&left, &right).map_err(|it| crate::ops::axis::named("matmul", &[a, b], it)));
     let mut shape = out.dims();
     if column {
         shape.pop();

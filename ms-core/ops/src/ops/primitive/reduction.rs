@@ -205,8 +205,25 @@ pub fn sum_axes(x: &Tensor, axes: &[usize], keepdims: bool) -> Tensor {
 /// Resolves `axes` for `x`.
 #[track_caller]
 pub(crate) fn axes_of(op: &str, x: &Tensor, axes: impl ReduceAxes) -> Result<SmallVec<[usize; 4]>> {
-    let describe = |error: Error| error.with_op(op).with_operands([x.ty().to_string()]);
-    axes.resolve(x.rank()).map_err(describe)
+    axes.resolve(x.rank()).map_err(|it| describe(op, x, it))
+}
+
+#[cold]
+fn describe(op: &str, x: &Tensor, error: Error) -> Error {
+    error.with_op(op).with_operands([x.ty().to_string()])
+}
+
+/// Converts `x` and reduces it over axes, unless they are invalid.
+#[track_caller]
+fn converted(
+    def: &'static OpDef,
+    convert: fn(DType) -> DType,
+    x: &Tensor,
+    axes: Result<SmallVec<[usize; 4]>>,
+    keepdims: bool,
+) -> Tensor {
+    let axes = or_poison!(axes);
+    reduce(def, &crate::ops::cast(x, convert(x.dtype())), &axes, keepdims)
 }
 
 /// Returns the dtype of sums: bools and narrow integers become i64 or u64, as in NumPy.
@@ -233,9 +250,7 @@ macro_rules! functions {
                 let x = x.as_tensor();
                 propagate_poison!(x);
                 let keepdims = axes.keepdims();
-                let axes = or_poison!(axes_of(stringify!($name), &x, axes));
-                let convert: fn(DType) -> DType = $convert;
-                reduce(&$def, &crate::ops::cast(&*x, convert(x.dtype())), &axes, keepdims)
+                converted(&$def, $convert, &x, axes_of(stringify!($name), &x, axes), keepdims)
             }
         )*
 

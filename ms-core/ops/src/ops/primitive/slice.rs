@@ -102,12 +102,17 @@ pub(in crate::ops) fn select_ranges(x: &Tensor, selection: &Selection) -> Tensor
 /// Returns `size` positions of one axis from `start`.
 #[track_caller]
 pub(crate) fn narrow(x: &Tensor, axis: usize, start: impl Into<Dim>, size: impl Into<Dim>) -> Tensor {
-    let (mut sizes, size) = (x.dims(), size.into());
+    narrow_to(x, axis, start.into(), size.into())
+}
+
+#[track_caller]
+fn narrow_to(x: &Tensor, axis: usize, start: Dim, size: Dim) -> Tensor {
+    let mut sizes = x.dims();
     if size == sizes[axis] {
         return x.clone();
     }
     let mut starts: Dims = smallvec![Dim::new(0); sizes.len()];
-    (starts[axis], sizes[axis]) = (start.into(), size);
+    (starts[axis], sizes[axis]) = (start, size);
     let attrs = SliceAttrs::attrs(&*starts, &*sizes, &*vec![1i64; sizes.len()]);
     apply1(SLICE.op(), &attrs, &[x])
 }
