@@ -19,6 +19,7 @@ mod dot;
 mod graph;
 mod html;
 mod kernel;
+mod map_vec;
 mod math;
 mod memo;
 mod precision;
@@ -40,6 +41,7 @@ pub use kernel::{
     BinaryOp, Compare, Inst, Kernel, KernelBuilder, LaneAxis, LoopWords, NamedKernel, Param, ParamId, Reducer,
     ReductionOrder, Role, Scope, Sign, Stage, StrideClass, UnaryOp, Val, run_multiple,
 };
+pub use map_vec::MapVec;
 pub use math::Math;
 #[doc(hidden)]
 pub use memo::Memo;

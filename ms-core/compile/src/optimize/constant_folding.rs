@@ -2,6 +2,7 @@
 
 use super::uniform::Uniform;
 use super::{Pass, PassContext};
+use ms_ir::MapVec;
 use ms_ir::data::{Array, Attrs, DType, Literal};
 use ms_ir::error::in_op;
 use ms_ir::{
@@ -68,7 +69,7 @@ fn fold_uniform(
     let element = match def.lowering {
         Lowering::View(_) => elements.into_iter().next()?,
         _ => {
-            let dtypes: Vec<DType> = elements.iter().map(Literal::dtype).collect();
+            let dtypes: Vec<DType> = elements.map_vec(Literal::dtype);
             if !is_exact(def, &node.attrs, &dtypes, ty.dtype) {
                 return None;
             }
@@ -95,7 +96,7 @@ fn fold_data(
     let literal = |&id: &ValueId| rewriter.graph().producer(id).and_then(constant_of);
     let literals: Vec<&Literal> = operands.iter().map(literal).collect::<Option<_>>()?;
     let bytes = ty.numel()?.checked_mul(ty.dtype.size())?;
-    let dtypes: Vec<DType> = literals.iter().map(|it| it.dtype()).collect();
+    let dtypes: Vec<DType> = literals.map_vec(|it| it.dtype());
     let room: usize = literals.iter().map(|it| it.bytes().len()).sum::<usize>() + LARGEST_GROWTH;
     if bytes > room.min(*room_of_all) || !node.regions.is_empty() || !is_exact(def, &node.attrs, &dtypes, ty.dtype) {
         return None;
@@ -109,7 +110,7 @@ fn fold_data(
 /// Returns the first result of an op on constants; `None` if the op fails or memory runs out.
 fn evaluated(def: &OpDef, attrs: &Attrs, operands: &[&Literal]) -> Option<Literal> {
     in_op(|| {
-        let arrays: Vec<Array> = operands.iter().map(|it| it.to_array()).collect();
+        let arrays: Vec<Array> = operands.map_vec(|it| it.to_array());
         let results = (def.eval)(attrs, &arrays.iter().collect::<Vec<_>>())?;
         Literal::from_array(&results[0])
     })
@@ -147,7 +148,7 @@ fn is_exact(def: &OpDef, attrs: &Attrs, operands: &[DType], result: DType) -> bo
 
 fn rounds_at_most_once(map: fn(&Attrs, &mut KernelBuilder, &[Val]) -> Val, attrs: &Attrs, operands: &[DType]) -> bool {
     let mut body = KernelBuilder::new(0, 0, LaneAxis::Parallel);
-    let params: Vec<_> = operands.iter().map(|&it| body.param(it, Role::Input, StrideClass::Any)).collect();
+    let params: Vec<_> = operands.map_vec(|&it| body.param(it, Role::Input, StrideClass::Any));
     let values: Vec<Val> = params.into_iter().map(|it| body.load(it)).collect();
     map(attrs, &mut body, &values);
     body.end_stage(ms_ir::Scope::Point);

@@ -1,6 +1,7 @@
 //! Builds one iteration of a loop as a graph.
 
 use crate::lower::plan::NextCarry;
+use ms_ir::MapVec;
 use ms_ir::{Def, Graph, ValueId};
 use ms_ops::ops::{Loop, Trips};
 use std::sync::Arc;
@@ -30,7 +31,7 @@ pub(in crate::lower) fn next_carries(body: &Graph, carries: usize) -> Vec<NextCa
         }
         _ => NextCarry::Computed,
     };
-    body.outputs()[..carries].iter().map(&mut next).collect()
+    body.outputs()[..carries].map_vec(&mut next)
 }
 
 /// Builds the graph of one iteration: the carries that `body` computes, its further results, and the `condition` of the

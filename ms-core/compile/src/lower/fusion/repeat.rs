@@ -10,6 +10,7 @@ use crate::lower::plan::routines::Routines;
 use crate::lower::rewrites::flat::{Access, Flat, FlatNode, Kind, Origin, Repetition, Source, ValueIndex};
 use crate::lower::rewrites::flatten::{flatten_loop, live_nodes};
 use crate::target::Target;
+use ms_ir::MapVec;
 use ms_ir::data::{DType, Type};
 use ms_ir::error::{Code, Error, Result};
 use ms_ir::{BinaryOp, Compare, Graph, Inst, Kernel, KernelBuilder, LaneAxis, ParamId, Role, Scope, StrideClass, Val};
@@ -193,7 +194,7 @@ impl Repetition {
         };
         let run = |body: &mut KernelBuilder, values: &mut [Option<Val>], nodes: &[FlatNode]| {
             for node in nodes {
-                let operands: Vec<Val> = node.inputs.iter().map(|it| read(body, values, it)).collect();
+                let operands: Vec<Val> = node.inputs.map_vec(|it| read(body, values, it));
                 values[node.outputs[0]] = Some(apply(flat, node, body, &operands));
             }
         };
@@ -209,7 +210,7 @@ impl Repetition {
         };
         body.end_unless(goes_on);
         run(body, &mut values, steps);
-        let following: Vec<Val> = next.iter().map(|it| read(body, &values, it)).collect();
+        let following: Vec<Val> = next.map_vec(|it| read(body, &values, it));
         let counted = counter.map(|(counter, _)| {
             let one = body.constant(1i64, DType::I32);
             (counter, body.binary(BinaryOp::Add, counter, one))

@@ -9,6 +9,7 @@ use crate::lower::fusion::nest::Nest;
 use crate::lower::fusion::slices::Stores;
 use crate::lower::plan::{IndexedAxis, KernelId};
 use crate::lower::rewrites::flat::{Access, Flat, Kind, NodeIndex, Origin, Source, ValueIndex};
+use ms_ir::MapVec;
 use ms_ir::Role;
 use ms_ir::data::{Attr, Attrs, DType, Layout, Scalar};
 use ms_ir::error::Result;
@@ -80,7 +81,7 @@ impl KnownKernels {
             let (value, offset) = structure.locations[it.location];
             Arg { value, role: it.role, offset, axis: it.axis, dense: it.dense }
         };
-        let args = args.iter().map(arg).collect();
+        let args = args.map_vec(arg);
         Some(Emitted { kernel: *kernel, nest: nest.clone(), accesses: accesses.clone(), args })
     }
 

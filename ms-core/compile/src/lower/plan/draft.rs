@@ -2,6 +2,7 @@
 
 use crate::lower::fusion::emitted::Emitted;
 use crate::lower::rewrites::flat::{Access, Flat, NodeIndex, Origin, ValueIndex};
+use ms_ir::MapVec;
 
 /// A step whose buffers have no memory yet.
 pub(in crate::lower) enum Draft {
@@ -110,7 +111,7 @@ impl Draft {
                 (all, operands)
             }
         };
-        let accesses = |(at, it): (usize, &'_ Emitted)| it.args.iter().map(|it| (it.value, at)).collect::<Vec<_>>();
+        let accesses = |(at, it): (usize, &'_ Emitted)| it.args.map_vec(|it| (it.value, at));
         let mut accesses: Vec<(ValueIndex, usize)> = kernels.iter().enumerate().flat_map(accesses).collect();
         accesses.sort_unstable();
         accesses.dedup();

@@ -4,6 +4,7 @@ use crate::lower::plan::draft::{Draft, OverInput};
 use crate::lower::plan::{Reuse, is_stack};
 use crate::lower::rewrites::flat::{Flat, Origin, ValueIndex};
 use ms_ir::Graph;
+use ms_ir::MapVec;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// The steps that use a routine's values, and the values that these may overwrite.
@@ -65,7 +66,7 @@ impl Uses {
     pub fn reuse(&self, graph: &Graph, flat: &Flat, fallible: u32) -> Reuse {
         let Self { first, last, over_inputs, output_of } = self;
         let in_array = |&id: &_| if is_stack(graph.ty(id)) { u32::MAX } else { 0 };
-        let mut free_from: Vec<u32> = graph.inputs().iter().map(in_array).collect();
+        let mut free_from: Vec<u32> = graph.inputs().map_vec(in_array);
         for (value, step) in last.iter().enumerate() {
             if let (Origin::Input(input), Some(step)) = (flat.values[value].origin, step) {
                 let free = &mut free_from[input as usize];
@@ -73,7 +74,7 @@ impl Uses {
             }
         }
         // An output without elements is not accessed.
-        let mut touched_at: Vec<u32> = flat.outputs.iter().map(|it| first[*it].unwrap_or(0)).collect();
+        let mut touched_at: Vec<u32> = flat.outputs.map_vec(|it| first[*it].unwrap_or(0));
         for (value, &output) in output_of {
             if let Some(step) = first[*value] {
                 let touched = &mut touched_at[output as usize];

@@ -2,6 +2,7 @@
 
 use crate::lower::fusion::gather::Positions;
 use crate::lower::plan::{NextCarry, RoutineId};
+use ms_ir::MapVec;
 use ms_ir::data::{Attrs, DType, Layout, Literal, Op, Scalar, Shape, Type};
 use ms_ir::{Contraction, ContractionRanks, ContractionTypes, Precision};
 use ms_ops::ops::{Lowering, ReduceRule, Slices, definition};
@@ -182,7 +183,7 @@ impl Flat {
         let Lowering::Slices(rule) = &definition(op).lowering else {
             unreachable!("the kind of a node follows from its op")
         };
-        let shapes: Vec<&[usize]> = node.inputs.iter().map(|it| it.layout.shape()).collect();
+        let shapes: Vec<&[usize]> = node.inputs.map_vec(|it| it.layout.shape());
         rule(&node.attrs, &shapes, &Layout::contiguous(&self.values[node.outputs[0]].shape))
     }
 

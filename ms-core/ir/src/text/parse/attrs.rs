@@ -1,6 +1,7 @@
 //! Parses attributes.
 
 use super::Parser;
+use crate::MapVec;
 use crate::data::{Attr, Attrs, DType, Dim, Literal, Op, Shape, Type};
 use crate::error::Result;
 use crate::text::lex::Token;
@@ -12,7 +13,7 @@ const LARGEST_FILL: usize = 1 << 30;
 
 impl<'a> Parser<'a> {
     pub(super) fn attrs(&mut self, op: Op) -> Result<Attrs> {
-        let names: Vec<&str> = op.0.attrs.iter().map(|it| it.name).collect();
+        let names: Vec<&str> = op.0.attrs.map_vec(|it| it.name);
         let mut attrs: Vec<Option<Attr>> = vec![None; names.len()];
         let start = self.tokens.at;
         if self.tokens.eat('{')? {

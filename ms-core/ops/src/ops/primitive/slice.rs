@@ -1,5 +1,6 @@
 //! `slice`: strided slices along every axis.
 
+use ms_ir::MapVec;
 use crate::ops::{Batching, Derivative, Effects, Extent, Lowering, OpDef, Part, Sample, SampleInput};
 use crate::tensor::{AsTensor, Attrs, Dim, Dims, Layout, OpInfo, Selection, Tensor, Type, apply1};
 use ms_ir::error::{Code, Error, Result};
@@ -94,7 +95,7 @@ pub(in crate::ops) fn select_ranges(x: &Tensor, selection: &Selection) -> Tensor
     if selection.is_whole(&x.dims()) {
         return x.clone();
     }
-    let steps: Vec<i64> = selection.steps.iter().map(|&it| it as i64).collect();
+    let steps: Vec<i64> = selection.steps.map_vec(|&it| it as i64);
     let attrs = SliceAttrs::attrs(&*selection.starts, &*selection.sizes, &*steps);
     apply1(SLICE.op(), &attrs, &[x])
 }

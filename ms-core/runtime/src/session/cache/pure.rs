@@ -8,6 +8,7 @@ use crate::session::call::JitFn;
 use crate::session::call::compiled::{backend, making};
 use crate::session::context::Settings;
 use ms_cache::{Digest, Key};
+use ms_ir::MapVec;
 use ms_ir::stored::{Stored, stored};
 use ms_ops::tensor::{Parameter, Tensor, Type};
 use ms_trace::trace::{Name, Sink, Sizes, TypeKey, Visitor};
@@ -135,7 +136,7 @@ impl PureSlot {
 
     /// Stores the entry in the background.
     pub fn put(&self, mut entry: PureEntry) {
-        let types: Vec<_> = self.types.iter().map(Type::to_string).collect();
+        let types: Vec<_> = self.types.map_vec(Type::to_string);
         let notes = Notes {
             making: self.making,
             signature: types.join(", "),

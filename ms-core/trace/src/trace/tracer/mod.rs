@@ -14,6 +14,7 @@ pub use run::{build, build_like, run_nested, run_traced, run_with_slots, sound};
 
 use crate::trace::arg::ArgumentNames;
 use frame::{CallNames, Frame, State};
+use ms_ir::MapVec;
 use ms_ir::error::{Error, Result, abandon};
 use ms_ir::{Graph, Node, Type, ValueId};
 use ms_ops::ops::{self, Control};
@@ -285,7 +286,7 @@ impl Tracer {
         location: &'static Location<'static>,
     ) -> Result<Vec<Tensor>> {
         let (op, attrs) = (control.op(), control.attrs());
-        let types: Vec<Type> = inputs.iter().map(Tensor::ty).collect();
+        let types: Vec<Type> = inputs.map_vec(Tensor::ty);
         let types = ops::infer(ops::definition(op), &attrs, &regions, &types.iter().collect::<Vec<_>>())?;
         let mut state = self.state.borrow_mut();
         let inputs: Result<SmallVec<[ValueId; 3]>> = inputs.iter().map(|it| self.resolve(&mut state, it)).collect();

@@ -2,6 +2,7 @@
 
 use crate::ops::core::formulas::{Binary, Builder, Formula, Kind, Unary, ValueId};
 use crate::tensor::{DType, Scalar};
+use ms_ir::MapVec;
 use ms_ir::error::{Code, Error, raise};
 use smallvec::{SmallVec, smallvec};
 use std::cell::RefCell;
@@ -307,5 +308,5 @@ pub(super) fn trace(kinds: &[Kind], body: impl FnOnce() -> SmallVec<[ValueId; 1]
     BUILDERS.with_borrow_mut(|all| all.push(Builder::new(kinds.iter().copied())));
     let _leave = Leave;
     let values = body();
-    with_builder(|it| values.iter().map(|&value| it.finish(value)).collect())
+    with_builder(|it| values.map_vec(|&value| it.finish(value)))
 }

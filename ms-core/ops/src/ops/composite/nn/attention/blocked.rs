@@ -5,6 +5,7 @@ use super::{AttentionAttrs, sample};
 use crate::ops::core::wide::Inner;
 use crate::ops::{Batching, Cotangents, Derivative, Sample, SampleInput, Vjp, concat, keepdims, matmul, sum};
 use crate::tensor::{Attrs, DType, Outputs, Tensor, apply};
+use ms_ir::MapVec;
 use ms_ir::error::OrRaise;
 use smallvec::smallvec;
 
@@ -82,7 +83,7 @@ fn differentiate(attrs: &Attrs, inputs: &[&Tensor]) -> Outputs {
 /// Returns the gradients of the operands of attention that need one, from the result and its gradient.
 fn of_operands(attrs: &Attrs, inputs: &[&Tensor], needs: &[bool], y: &Tensor, g: &Tensor) -> Cotangents {
     let scoring = AttentionAttrs::of(attrs).scoring();
-    let mut totals: Vec<Total<'_>> = inputs.iter().map(|it| Total::new(it)).collect();
+    let mut totals: Vec<Total<'_>> = inputs.map_vec(|it| Total::new(it));
     // The last block uses all keys, so the accumulated gradients of keys and values start at full size.
     for block in Block::all(scoring.causal, BlockedAttentionAttrs::of(attrs).queries(), inputs).rev() {
         let [g, y] = [g, y].map(|it| block.of_result(it));
