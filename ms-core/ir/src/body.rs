@@ -1,8 +1,7 @@
 //! Kernel bodies as expressions with operators.
 
-use crate::data::{DType, Scalar};
 use crate::{BinaryOp, Compare, KernelBuilder, Math, UnaryOp, Val};
-use smallvec::SmallVec;
+use crate::data::{DType, Scalar};
 use std::cell::RefCell;
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Rem, Shl, Shr, Sub};
 
@@ -51,10 +50,7 @@ pub fn body<const N: usize>(
     operands: &[Val],
     formula: impl for<'s> FnOnce([Expr<'s>; N]) -> Expr<'s>,
 ) -> Val {
-    body_of(builder, operands, |all| {
-        let all: &[Expr<'_>; N] = all.try_into().expect("the op has as many operands as its formula");
-        formula(*all)
-    })
+    body_of(builder, operands, |all| formula(array(all)))
 }
 
 /// Builds a [`body`] of any number of operands.
@@ -64,8 +60,11 @@ pub fn body_of(
     formula: impl for<'s> FnOnce(&[Expr<'s>]) -> Expr<'s>,
 ) -> Val {
     let builder = RefCell::new(builder);
-    let operands: SmallVec<[Expr<'_>; 3]> = operands.iter().map(|&val| Expr { builder: &builder, val }).collect();
-    formula(&operands).val
+    formula(&expressions(&builder, operands)).val
+}
+
+fn expressions<'s>(builder: &'s RefCell<&'s mut KernelBuilder>, operands: &[Val]) -> Vec<Expr<'s>> {
+    operands.iter().map(|&val| Expr { builder, val }).collect()
 }
 
 /// Builds a body that computes narrow floats in f32. Operands are widened and the result is rounded, once for the whole
@@ -76,13 +75,26 @@ pub fn wide_body<const N: usize>(
     formula: impl for<'s> FnOnce([Expr<'s>; N]) -> Expr<'s>,
 ) -> Val {
     let narrow = operands.iter().map(|&it| builder.ty(it)).find(|it| it.is_narrow_float());
-    body(builder, operands, |operands| {
-        let out = formula(operands.map(|it| if it.dtype().is_narrow_float() { it.cast(DType::F32) } else { it }));
-        match narrow {
-            Some(dtype) if out.dtype() == DType::F32 => out.cast(dtype),
-            _ => out,
+    let builder = RefCell::new(builder);
+    let mut wide = expressions(&builder, operands);
+    for it in &mut wide {
+        if it.dtype().is_narrow_float() {
+            *it = it.cast(DType::F32);
         }
-    })
+    }
+    rounded(formula(array(&wide)), narrow)
+}
+
+/// Rounds the result of a formula in f32 to the narrow dtype of the operands.
+fn rounded(out: Expr<'_>, narrow: Option<DType>) -> Val {
+    match narrow {
+        Some(dtype) if out.dtype() == DType::F32 => out.cast(dtype).val,
+        _ => out.val,
+    }
+}
+
+fn array<'s, const N: usize>(operands: &[Expr<'s>]) -> [Expr<'s>; N] {
+    *<&[_; N]>::try_from(operands).expect("the op has as many operands as its formula")
 }
 
 impl<'s> Expr<'s> {

@@ -3,7 +3,6 @@
 use super::graph::{Def, Graph, Node, NodeId, ValueId};
 use crate::data::{Attr, DType, Dim, Op, Type};
 use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -152,7 +151,7 @@ fn canonical_order(graph: &Graph) -> Vec<NodeId> {
     let effects = graph.nodes().filter(|(_, node)| node.outputs.is_empty()).map(|(id, _)| id);
     let of_calls = graph.nodes().filter(|(_, node)| is_symbolic(graph, node)).map(|(id, _)| id);
     let outputs = graph.outputs().iter().filter_map(|&id| producer(id));
-    let roots: SmallVec<[NodeId; 8]> = effects.chain(outputs).chain(of_calls).collect();
+    let roots: Vec<NodeId> = effects.chain(outputs).chain(of_calls).collect();
     let mut order = Vec::with_capacity(graph.len());
     let mut seen = vec![false; graph.len()];
     let mut open: Vec<(NodeId, usize)> = Vec::new();

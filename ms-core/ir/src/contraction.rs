@@ -1,6 +1,7 @@
 //! Defines contractions, the single description of sums of products.
 
 use super::Precision;
+use crate::MapVec;
 use crate::data::{DType, Layout};
 use crate::error::{Code, Error, Result};
 use smallvec::SmallVec;
@@ -210,7 +211,7 @@ impl Display for Contraction {
         ];
         for (name, axes, own) in kinds {
             for ContractionAxis { size, strides } in axes {
-                let strides: Vec<String> = own.iter().map(|&it| strides[it].to_string()).collect();
+                let strides: Vec<String> = own.map_vec(|&it| strides[it].to_string());
                 write!(f, ", {name} {size} ({})", strides.join(", "))?;
             }
         }

@@ -1,5 +1,6 @@
 //! Defines graphs: typed SSA nodes in an arena.
 
+use crate::MapVec;
 use crate::data::{Attrs, Op, Type};
 use smallvec::SmallVec;
 use std::panic::Location;
@@ -282,9 +283,9 @@ impl Graph {
 
     /// Permutes the inputs: position `i` becomes the input that was at `order[i]`.
     pub fn reorder_inputs(&mut self, order: &[usize]) {
-        self.inputs = order.iter().map(|&at| self.inputs[at]).collect();
+        self.inputs = order.map_vec(|&at| self.inputs[at]);
         if self.names.is_some() {
-            self.names = Some(Arc::new(order.iter().map(|&at| self.input_name(at).cloned()).collect()));
+            self.names = Some(Arc::new(order.map_vec(|&at| self.input_name(at).cloned())));
         }
         for (at, &input) in self.inputs.iter().enumerate() {
             self.values[input.0 as usize].def = Def::Input(at as u32);

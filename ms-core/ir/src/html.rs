@@ -3,6 +3,7 @@
 use super::graph::{Def, Graph, ValueId};
 use super::text::{ValueNames, write_attr};
 use super::walk::subgraphs;
+use crate::MapVec;
 use rustc_hash::FxHashMap;
 use std::fmt::{self, Write};
 use std::sync::Arc;
@@ -55,7 +56,7 @@ fn write_graph(graph: &Graph, numbers: &FxHashMap<*const Graph, usize>, f: &mut 
     for (i, (item, (x, y))) in items.iter().zip(&places).enumerate() {
         let comma = if i > 0 { "," } else { "" };
         let (label, types, detail) = (Text(&item.label), Text(&item.types), Text(&item.detail));
-        let regions: Vec<String> = item.regions.iter().map(usize::to_string).collect();
+        let regions: Vec<String> = item.regions.map_vec(usize::to_string);
         let (regions, width) = (regions.join(","), width(item));
         write!(f, "{comma}[{label},{types},{detail},\"{}\",{x:.0},{y:.0},{width},[{regions}]]", item.kind)?;
     }
@@ -81,7 +82,7 @@ fn items(
     };
     let mut items = Vec::with_capacity(inputs + graph.len() + graph.outputs().len());
     let types = |ids: &[ValueId]| {
-        let all: Vec<String> = ids.iter().map(|&it| graph.ty(it).to_string()).collect();
+        let all: Vec<String> = ids.map_vec(|&it| graph.ty(it).to_string());
         match &all[..] {
             [first, _, rest @ ..] if !rest.is_empty() => format!("{first}, {} more", rest.len() + 1),
             _ => all.join(", "),
@@ -105,13 +106,13 @@ fn items(
         if let Some(location) = node.location {
             writeln!(detail, "{location}")?;
         }
-        let regions: Vec<usize> = node.regions.iter().map(|it| numbers[&Arc::as_ptr(it)]).collect();
+        let regions: Vec<usize> = node.regions.map_vec(|it| numbers[&Arc::as_ptr(it)]);
         let kind = if regions.is_empty() { "node" } else { "call" };
         let label = match node.regions.first() {
             Some(region) => format!("{} @{}", node.op.name(), region.name()),
             None => node.op.name().to_owned(),
         };
-        let from = node.inputs.iter().map(of).collect();
+        let from = node.inputs.map_vec(of);
         items.push(Item { label, types: types(&node.outputs), detail, kind, regions, from });
     }
     for (at, id) in graph.outputs().iter().enumerate() {
@@ -165,7 +166,7 @@ fn places(items: &[Item]) -> Vec<(f64, f64)> {
             let near = |i: usize| items[i].from.iter().filter(|it| !alone[it.0]).map(|it| it.0);
             let from: Vec<usize> = match (alone[i], first_uses[i]) {
                 (true, Some(taker)) => near(taker).filter(|&it| layers[it] < layers[i]).collect(),
-                _ => items[i].from.iter().map(|it| it.0).collect(),
+                _ => items[i].from.map_vec(|it| it.0),
             };
             let sum: f64 = from.iter().map(|&it| places[it].0).sum();
             if from.is_empty() { 0.0 } else { sum / from.len() as f64 }

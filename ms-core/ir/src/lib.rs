@@ -43,6 +43,7 @@ mod graph;
 mod html;
 mod kernel;
 mod launch;
+mod map_vec;
 mod memo;
 mod positions;
 mod precision;
@@ -65,6 +66,7 @@ pub use kernel::{
     ReductionOrder, Role, Scope, Sign, Stage, StrideClass, UnaryOp, Val, run_multiple,
 };
 pub use launch::{ContractionOperand, EpilogueWords, KernelLaunch, KernelView, StepCode};
+pub use map_vec::MapVec;
 pub use math::Math;
 #[doc(hidden)]
 pub use memo::Memo;

@@ -2,6 +2,7 @@
 
 use super::graph::{Def, Graph, Node, ValueData, ValueId};
 use super::walk::subgraphs;
+use crate::MapVec;
 use crate::data::{Attr, Attrs, Dim, Dims, Type};
 use crate::error::{Code, Error, Result};
 use rustc_hash::FxHashMap;
@@ -146,5 +147,5 @@ fn sized_attrs(attrs: &Attrs, size: &impl Fn(&str) -> Option<usize>) -> Result<A
             other => other.clone(),
         })
     };
-    Ok(Attrs::new(attrs.as_slice().iter().map(attr).collect::<Result<Vec<_>>>()?))
+    Ok(Attrs::new(attrs.as_slice().try_map_vec(attr)?))
 }

@@ -2,6 +2,7 @@
 
 use super::graph::{Def, Graph, NodeId, ValueId};
 use super::walk::subgraphs;
+use crate::MapVec;
 use crate::error::{Code, Error, Result};
 
 /// Checks the arenas of a graph and of all graphs in it. Every id must refer to a value, which is defined once, by the
@@ -72,7 +73,7 @@ impl Structure<'_> {
             }
             let (declared, attrs) = (node.op.0.attrs, node.attrs.as_slice());
             if declared.len() != attrs.len() {
-                let names: Vec<&str> = declared.iter().map(|it| it.name).collect();
+                let names: Vec<&str> = declared.map_vec(|it| it.name);
                 self.refuse(Some(node_id), format!("{} attributes for the names {names:?}", attrs.len()));
             }
         }

@@ -31,6 +31,9 @@
 pub mod optimize;
 pub mod session;
 
+#[cfg(test)]
+mod function_count;
+
 pub use ms_compile::{exec, lower, target};
 pub use ms_ir::{self as ir, environment, environment_variables, error, stored, with_element};
 pub use ms_ops::{ops, tensor};

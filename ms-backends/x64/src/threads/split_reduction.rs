@@ -98,7 +98,7 @@ struct Copy<'a> {
 
 impl<'a> Copy<'a> {
     fn new(from: &'a Kernel, par: u8) -> Self {
-        let kernel = Kernel { par, insts: Vec::new(), types: Vec::new(), stages: SmallVec::new(), ..from.clone() };
+        let kernel = Kernel { par, insts: Vec::new(), types: Vec::new(), stages: Vec::new(), ..from.clone() };
         Self { from, kernel, values: vec![Val(u32::MAX); from.insts.len()] }
     }
 

@@ -1,6 +1,6 @@
 //! Defines the interface between the plan runner and the device that runs its steps.
 
-use ms_ir::check_positions;
+use ms_ir::{MapVec, check_positions};
 use ms_ir::data::{Array, Attrs, DType, Layout, MemorySpace, Op, Shape, Storage, Type};
 use ms_ir::error::{Code, Error, Result, in_op};
 use ms_ir::{Contraction, ContractionOperand, EpilogueWords, KernelLaunch, KernelView, Precision};
@@ -66,7 +66,7 @@ pub unsafe trait Driver: Send + Sync {
     /// Specialises the code of kernels for calls with these extents that are issued
     /// [together](Driver::launch_together).
     fn specialized_together(&self, calls: &[(&Self::Kernel, &[u64])]) -> Vec<Self::Kernel> {
-        calls.iter().map(|it| it.0.clone()).collect()
+        calls.map_vec(|it| it.0.clone())
     }
 
     /// Issues a kernel with a call's argument block (see [`Kernel`](ms_ir::Kernel)).

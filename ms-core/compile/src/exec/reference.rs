@@ -2,6 +2,7 @@
 
 use super::Executable;
 use ms_ir::Graph;
+use ms_ir::MapVec;
 use ms_ir::data::Array;
 use ms_ir::error::{Result, in_op};
 use ms_ir::op;
@@ -19,8 +20,7 @@ pub fn reference(graph: Graph) -> Arc<dyn Executable> {
 impl Executable for Reference {
     fn run(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>> {
         in_op(|| {
-            let inputs: Vec<Array> =
-                inputs.iter().map(|it| Ok(it.on_host()?.to_contiguous())).collect::<Result<_>>()?;
+            let inputs: Vec<Array> = inputs.try_map_vec(|it| Ok(it.on_host()?.to_contiguous()))?;
             let outputs = op::evaluate_graph(&self.0, &inputs.iter().collect::<Vec<_>>())?;
             outputs.iter().map(|it| Ok(it.on_host()?.to_contiguous())).collect()
         })

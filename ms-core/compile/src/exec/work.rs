@@ -1,5 +1,6 @@
 //! Computes the operations and bytes of steps, and their names in profiles.
 
+use ms_ir::MapVec;
 use ms_ir::data::{Attrs, Op, Type};
 use ms_ir::op;
 use ms_ir::{Contraction, Inst, Kernel, LaneAxis, Role, Scope};
@@ -122,6 +123,6 @@ pub fn contraction_name(contraction: &Contraction) -> String {
 
 /// Formats an op with the types of its operands.
 pub fn op_name(op: Op, operands: &[&Type]) -> String {
-    let operands: Vec<String> = operands.iter().map(|it| it.to_string()).collect();
+    let operands: Vec<String> = operands.map_vec(|it| it.to_string());
     format!("{} {}", op.name(), operands.join(", "))
 }

@@ -2,6 +2,7 @@
 
 use super::uniform::Uniform;
 use super::{Pass, PassContext};
+use ms_ir::MapVec;
 use ms_ir::data::{Array, Attrs, DType, Literal};
 use ms_ir::error::in_op;
 use ms_ir::op::{Lowering, OpDef, definition, dialect};
@@ -9,7 +10,6 @@ use ms_ir::{
     BinaryOp, Graph, Inst, KernelBuilder, LaneAxis, Node, Rewriter, Role, StrideClass, Type, UnaryOp, Val, ValueId,
     Values, rewrite,
 };
-use smallvec::SmallVec;
 use std::borrow::Cow;
 
 /// The maximal number of bytes by which a constant may be larger than its operands.
@@ -65,16 +65,15 @@ fn fold_uniform(
     if !operands.iter().all(|&id| uniform.is_known(graph, id)) {
         return None;
     }
-    let elements: SmallVec<[Literal; 3]> =
-        operands.iter().map(|&id| uniform.literal(graph, id)).collect::<Option<_>>()?;
+    let elements: Vec<Literal> = operands.iter().map(|&id| uniform.literal(graph, id)).collect::<Option<_>>()?;
     let element = match def.lowering {
         Lowering::View(_) => elements.into_iter().next()?,
         _ => {
-            let dtypes: SmallVec<[DType; 3]> = elements.iter().map(Literal::dtype).collect();
+            let dtypes: Vec<DType> = elements.map_vec(Literal::dtype);
             if !is_exact(def, &node.attrs, &dtypes, ty.dtype) {
                 return None;
             }
-            evaluated(def, &node.attrs, &elements.iter().collect::<SmallVec<[&Literal; 3]>>())?
+            evaluated(def, &node.attrs, &elements.iter().collect::<Vec<_>>())?
         }
     };
     if ty.rank() == 0 {
@@ -95,9 +94,9 @@ fn fold_data(
     room_of_all: &mut usize,
 ) -> Option<Values> {
     let literal = |&id: &ValueId| rewriter.graph().producer(id).and_then(constant_of);
-    let literals: SmallVec<[&Literal; 3]> = operands.iter().map(literal).collect::<Option<_>>()?;
+    let literals: Vec<&Literal> = operands.iter().map(literal).collect::<Option<_>>()?;
     let bytes = ty.numel()?.checked_mul(ty.dtype.size())?;
-    let dtypes: SmallVec<[DType; 3]> = literals.iter().map(|it| it.dtype()).collect();
+    let dtypes: Vec<DType> = literals.map_vec(|it| it.dtype());
     let room: usize = literals.iter().map(|it| it.bytes().len()).sum::<usize>() + LARGEST_GROWTH;
     if bytes > room.min(*room_of_all) || !node.regions.is_empty() || !is_exact(def, &node.attrs, &dtypes, ty.dtype) {
         return None;
@@ -111,8 +110,8 @@ fn fold_data(
 /// Returns the first result of an op on constants; `None` if the op fails or memory runs out.
 fn evaluated(def: &OpDef, attrs: &Attrs, operands: &[&Literal]) -> Option<Literal> {
     in_op(|| {
-        let arrays: SmallVec<[Array; 3]> = operands.iter().map(|it| it.to_array()).collect();
-        let results = (def.eval)(attrs, &arrays.iter().collect::<SmallVec<[&Array; 3]>>())?;
+        let arrays: Vec<Array> = operands.map_vec(|it| it.to_array());
+        let results = (def.eval)(attrs, &arrays.iter().collect::<Vec<_>>())?;
         Literal::from_array(&results[0])
     })
     .ok()
@@ -157,8 +156,8 @@ fn is_exact(def: &OpDef, attrs: &Attrs, operands: &[DType], result: DType) -> bo
 
 fn rounds_at_most_once(map: fn(&Attrs, &mut KernelBuilder, &[Val]) -> Val, attrs: &Attrs, operands: &[DType]) -> bool {
     let mut body = KernelBuilder::new(0, 0, LaneAxis::Parallel);
-    let params: SmallVec<[_; 3]> = operands.iter().map(|&it| body.param(it, Role::Input, StrideClass::Any)).collect();
-    let values: SmallVec<[Val; 3]> = params.into_iter().map(|it| body.load(it)).collect();
+    let params: Vec<_> = operands.map_vec(|&it| body.param(it, Role::Input, StrideClass::Any));
+    let values: Vec<Val> = params.into_iter().map(|it| body.load(it)).collect();
     map(attrs, &mut body, &values);
     body.end_stage(ms_ir::Scope::Point);
     let kernel = body.finish();

@@ -1,6 +1,7 @@
 //! Removes unused operands and results of nodes with regions.
 
 use super::{Dce, Pass, PassContext};
+use ms_ir::MapVec;
 use ms_ir::data::{Attrs, Op};
 use ms_ir::op::{Control, Loop, dialect};
 use ms_ir::{Def, Graph, Node, Rewriter, Type, ValueId, Values};
@@ -171,7 +172,7 @@ impl Slim {
         if rows.is_empty() && series > 0 && is_used(carries) {
             rows.push(0);
         }
-        let kept_rows: Vec<usize> = rows.iter().map(|it| carries + it).collect();
+        let kept_rows: Vec<usize> = rows.map_vec(|it| carries + it);
         let asked = needed(condition, condition.outputs());
         let (fixed, stay) = live_carries(body, carries, &kept_rows, |it| is_used(it) || asked[it]);
         let mut results = fixed.clone();
@@ -201,7 +202,7 @@ impl Slim {
         let rows: Vec<usize> = (carries..body.outputs().len()).filter(|&it| is_used(it)).collect();
         let (live, stay) = live_carries(body, carries, &rows, is_used);
         let outputs = [&live[..], &rows].concat();
-        let wanted: Vec<ValueId> = outputs.iter().map(|&it| body.outputs()[it]).collect();
+        let wanted: Vec<ValueId> = outputs.map_vec(|&it| body.outputs()[it]);
         let needs = needed(body, &wanted);
         let elements: Vec<usize> = at.elements().filter(|&it| needs[it]).collect();
         Self {
@@ -222,7 +223,7 @@ impl Slim {
         let count = node.regions[0].inputs().len();
         let mut needs = vec![false; count];
         for (region, outputs) in node.regions.iter().zip(&self.outputs) {
-            let outputs: Vec<ValueId> = outputs.iter().map(|&it| region.outputs()[it]).collect();
+            let outputs: Vec<ValueId> = outputs.map_vec(|&it| region.outputs()[it]);
             needs.iter_mut().zip(needed(region, &outputs)).for_each(|(all, one)| *all |= one);
         }
         let carried = |it: usize| it < self.carried;
@@ -275,7 +276,7 @@ impl Slim {
         shared: &mut Shared,
     ) -> Values {
         // An unused result is removed; any value can replace it.
-        let mut values: SmallVec<[Option<ValueId>; 4]> = node.outputs.iter().map(|_| None).collect();
+        let mut values: Vec<Option<ValueId>> = vec![None; node.outputs.len()];
         for &(result, operand) in &self.passed {
             values[result] = Some(operands[operand]);
         }
@@ -289,7 +290,7 @@ impl Slim {
                 let made = shared.entry(key).or_insert_with(|| Arc::new(self.region(region, outputs, context)));
                 new.regions.push(made.clone());
             }
-            let types: Vec<Type> = self.results.iter().map(|&it| from.ty(node.outputs[it]).clone()).collect();
+            let types: Vec<Type> = self.results.map_vec(|&it| from.ty(node.outputs[it]).clone());
             let results = rewriter.add(new, types);
             for (&result, value) in self.results.iter().zip(results) {
                 values[result].get_or_insert(value);
@@ -352,7 +353,7 @@ fn live_carries(
     wanted: impl Fn(usize) -> bool,
 ) -> (Vec<usize>, Vec<usize>) {
     let stays = |it: usize| input_of(body, body.outputs()[it]) == Some(it);
-    let rows: Vec<ValueId> = rows.iter().map(|&it| body.outputs()[it]).collect();
+    let rows: Vec<ValueId> = rows.map_vec(|&it| body.outputs()[it]);
     let asked = needed(body, &rows);
     let mut live: Vec<bool> = (0..carries).map(|it| !stays(it) && (wanted(it) || asked[it])).collect();
     loop {
@@ -375,7 +376,7 @@ fn needed(graph: &Graph, outputs: &[ValueId]) -> Vec<bool> {
             node.inputs.iter().for_each(|it| used[it.0 as usize] = true);
         }
     }
-    graph.inputs().iter().map(|it| used[it.0 as usize]).collect()
+    graph.inputs().map_vec(|it| used[it.0 as usize])
 }
 
 fn is_small_constant(node: &Node) -> bool {

@@ -1,9 +1,9 @@
 //! Hoists loop-invariant code.
 
 use super::{Pass, PassContext};
+use ms_ir::MapVec;
 use ms_ir::op::{Control, Lowering, definition};
 use ms_ir::{Graph, Node, Rewriter, ValueId, rewrite};
-use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ impl Pass for Licm {
     fn run<'g>(&self, graph: &'g Graph, _: &PassContext) -> Cow<'g, Graph> {
         rewrite(graph, |rewriter, node, operands| {
             let at = Control::of(node)?.as_loop()?;
-            let found: Vec<Found> = node.regions.iter().map(|it| Found::of(it, at.invariants())).collect();
+            let found: Vec<Found> = node.regions.map_vec(|it| Found::of(it, at.invariants()));
             if found.iter().all(|it| it.values.is_empty()) {
                 return None;
             }
@@ -30,9 +30,7 @@ impl Pass for Licm {
                 new.inputs.extend(results);
             }
             // Every graph of the loop takes the values found in any of them.
-            let types = |(region, found): (&Arc<Graph>, &Found)| {
-                found.values.iter().map(|&it| region.ty(it).clone()).collect::<Vec<_>>()
-            };
+            let types = |(region, found): (&Arc<Graph>, &Found)| found.values.map_vec(|&it| region.ty(it).clone());
             let types: Vec<_> = node.regions.iter().zip(&found).map(types).collect();
             for (i, region) in new.regions.iter_mut().enumerate() {
                 let mut out = Graph::new(region.name());
@@ -56,7 +54,7 @@ impl Pass for Licm {
                 out.set_outputs(region.outputs().iter().map(|it| map[it.0 as usize]));
                 *region = Arc::new(out);
             }
-            let types: SmallVec<[_; 4]> = node.outputs.iter().map(|&it| graph.ty(it).clone()).collect();
+            let types: Vec<_> = node.outputs.map_vec(|&it| graph.ty(it).clone());
             Some(rewriter.add(new, types))
         })
     }
@@ -114,13 +112,13 @@ impl Found {
         }
         for (id, node) in graph.nodes().filter(|it| self.before[it.0.0 as usize]) {
             let inputs = node.inputs.iter().map(|it| map[it.0 as usize]).collect();
-            let types: SmallVec<[_; 1]> = node.outputs.iter().map(|&it| graph.ty(it).clone()).collect();
+            let types: Vec<_> = node.outputs.iter().map(|&it| graph.ty(it).clone()).collect();
             let results = rewriter.add(Node { inputs, ..node.clone() }, types);
             for (old, new) in graph.node(id).outputs.iter().zip(results) {
                 map[old.0 as usize] = new;
             }
         }
-        self.values.iter().map(|it| map[it.0 as usize]).collect()
+        self.values.map_vec(|it| map[it.0 as usize])
     }
 }
 

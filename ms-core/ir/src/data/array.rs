@@ -2,13 +2,12 @@
 
 use super::device::Device;
 use super::dtype::DType;
-use super::element::{Element, Scalar};
+use super::element::{Element, Scalar, with_word};
 use super::layout::{Layout, Shape, count};
 use super::memory::MemorySpace;
 use super::storage::Storage;
 use super::types::Type;
 use crate::error::{Code, Error, OrExhausted, Result, in_op, raise};
-use crate::with_element;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
@@ -111,8 +110,14 @@ impl Array {
     #[track_caller]
     pub fn full(shape: &[usize], value: Scalar, dtype: DType) -> Self {
         // SAFETY: `fill` writes every element.
-        let mut out = unsafe { Self::uninit(shape, dtype) }.or_exhausted();
-        with_element!(dtype, T => out.unwritten::<T>().fill(MaybeUninit::new(T::from_scalar(value))));
+        let out = unsafe { Self::uninit(shape, dtype) }.or_exhausted();
+        let bits = value.to_bits(dtype);
+        with_word!(dtype.size(), T => {
+            // SAFETY: the array is fresh, so it is row-major from the start of a storage with one owner, and `T` has
+            // the size and alignment of its elements.
+            let words = unsafe { std::slice::from_raw_parts_mut(out.device_ptr().cast::<MaybeUninit<T>>(), out.numel()) };
+            words.fill(MaybeUninit::new(bits as T));
+        });
         out
     }
 
@@ -226,9 +231,7 @@ impl Array {
     /// Panics for any other array.
     pub fn as_mut_slice<T: Element>(&mut self) -> &mut [T] {
         assert_eq!(T::DTYPE, self.dtype, "the element type is {}", self.dtype);
-        assert!(self.layout.is_contiguous(), "the view is contiguous");
-        let is_writable = |it: &mut Storage| it.is_host() && it.is_writable();
-        assert!(Arc::get_mut(&mut self.storage).is_some_and(is_writable), "the storage is the host's and not shared");
+        self.check_writable();
         let (ptr, len) = (self.device_ptr().cast(), self.numel());
         if len == 0 {
             return &mut [];
@@ -236,6 +239,28 @@ impl Array {
         // SAFETY: the dtype matches, the layout is dense and inside the storage, the elements are initialised, and
         // `&mut self` is the only owner of the storage.
         unsafe { std::slice::from_raw_parts_mut(ptr, len) }
+    }
+
+    /// Returns the bytes of an unshared row-major array in host memory for writing. What is written are values of the
+    /// dtype: a bool is 0 or 1.
+    ///
+    /// # Panics
+    /// Panics for any other array.
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        self.check_writable();
+        let (ptr, len) = (self.device_ptr(), self.numel() * self.dtype.size());
+        if len == 0 {
+            return &mut [];
+        }
+        // SAFETY: the layout is dense and inside the storage, the elements are initialised, and `&mut self` is the only
+        // owner of the storage.
+        unsafe { std::slice::from_raw_parts_mut(ptr, len) }
+    }
+
+    fn check_writable(&mut self) {
+        assert!(self.layout.is_contiguous(), "the view is contiguous");
+        let is_writable = |it: &mut Storage| it.is_host() && it.is_writable();
+        assert!(Arc::get_mut(&mut self.storage).is_some_and(is_writable), "the storage is the host's and not shared");
     }
 
     /// Returns the elements of a fresh array for writing.

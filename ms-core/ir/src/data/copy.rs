@@ -1,11 +1,10 @@
 //! Copies elements between strided arrays.
 
 use super::array::Array;
-use super::element::Element;
+use super::element::with_word;
 use super::host_array::HostArray;
 use super::layout::{Layout, Shape, Strides};
 use crate::error::OrExhausted;
-use crate::with_element;
 
 impl HostArray<'_> {
     /// Copies the elements to a new row-major array.
@@ -16,9 +15,8 @@ impl HostArray<'_> {
     pub fn duplicate(&self) -> Array {
         // SAFETY: the copy writes every element.
         let out = unsafe { Array::uninit(self.shape(), self.dtype()) }.or_exhausted();
-        // SAFETY: `out.layout()` covers exactly the fresh array, which has no other reference, and `T` is the dtype of
-        // `self`.
-        with_element!(self.dtype(), T => unsafe { copy::<T>(out.device_ptr().cast(), out.layout(), self) });
+        // SAFETY: `out.layout()` covers exactly the fresh array, which has no other reference and the dtype of `self`.
+        unsafe { copy(out.device_ptr(), out.layout(), self) };
         out
     }
 }
@@ -32,23 +30,30 @@ impl Array {
     /// shared or not the host's.
     pub fn assign(&mut self, layout: &Layout, from: &HostArray<'_>) {
         assert_eq!(layout.shape(), from.shape(), "source and target have one shape");
-        with_element!(self.dtype(), T => {
-            assert_eq!(from.dtype(), T::DTYPE, "source and target have one dtype");
-            let target = self.as_mut_slice::<T>();
-            assert!(layout.fits(target.len()), "every place lies inside the target");
-            // SAFETY: the assertions have checked that the elements of `layout` are inside the unshared target, and
-            // that `T` is the dtype of both.
-            unsafe { copy::<T>(target.as_mut_ptr(), layout, from) };
-        });
+        assert_eq!(from.dtype(), self.dtype(), "source and target have one dtype");
+        assert!(layout.fits(self.numel()), "every place lies inside the target");
+        // SAFETY: the assertions have checked that the elements of `layout` are inside the unshared target, and that
+        // both have one dtype.
+        unsafe { copy(self.bytes_mut().as_mut_ptr(), layout, from) };
     }
 }
 
-/// Writes the elements of `source` to a target of its shape.
+/// Writes the elements of `source` to a target of its shape and dtype.
 ///
 /// # Safety
 /// The elements of `to`, relative to `target`, are valid for writes, and nothing reads them meanwhile. They do not
-/// overlap `source`, which has the dtype of `T`.
-unsafe fn copy<T: Element>(target: *mut T, to: &Layout, source: &HostArray<'_>) {
+/// overlap `source`.
+unsafe fn copy(target: *mut u8, to: &Layout, source: &HostArray<'_>) {
+    // SAFETY: `T` has the size of an element, and the alignment of both blocks is at least its own. The rest is this
+    // function's contract.
+    with_word!(source.dtype().size(), T => unsafe { copy_words::<T>(target.cast(), to, source) });
+}
+
+/// Writes elements like [`copy`], as words of their size.
+///
+/// # Safety
+/// The contract of [`copy`] holds, and `T` has the size of an element.
+unsafe fn copy_words<T: Copy>(target: *mut T, to: &Layout, source: &HostArray<'_>) {
     if source.numel() == 0 {
         return;
     }

@@ -133,6 +133,11 @@ impl Scalar {
         }
     }
 
+    /// Returns the value of an element of `dtype` that is made from this scalar: rounded, wrapped or truncated.
+    pub fn convert(self, dtype: DType) -> Self {
+        Self::from_bits(self.to_bits(dtype), dtype)
+    }
+
     /// Returns the default dtype of a tensor of this scalar alone: `bool`, `i64` or `f32`.
     pub const fn default_dtype(self) -> DType {
         match self.kind() {
@@ -350,6 +355,33 @@ macro_rules! half_elements {
 }
 
 half_elements! { f16, F16; bf16, BF16; }
+
+/// Runs an expression with `$t` standing for the unsigned integer of this size. Code that moves elements is compiled
+/// for four sizes, instead of for each dtype.
+macro_rules! with_word {
+    ($size:expr, $t:ident => $body:expr) => {
+        match $size {
+            1 => {
+                type $t = u8;
+                $body
+            }
+            2 => {
+                type $t = u16;
+                $body
+            }
+            4 => {
+                type $t = u32;
+                $body
+            }
+            8 => {
+                type $t = u64;
+                $body
+            }
+            size => unreachable!("no element has {size} bytes"),
+        }
+    };
+}
+pub(super) use with_word;
 
 /// Runs an expression with `$t` standing for the Rust type of a dtype.
 #[macro_export]

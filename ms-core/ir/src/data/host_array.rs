@@ -151,6 +151,12 @@ impl<'a> HostArray<'a> {
     /// # Panics
     /// Panics when the view is strided.
     pub fn bytes(&self) -> &[u8] {
-        with_element!(self.dtype(), T => bytemuck::cast_slice(self.as_slice::<T>().expect("the array is row-major")))
+        assert!(self.layout().is_contiguous(), "the array is row-major");
+        if self.numel() == 0 {
+            return &[];
+        }
+        // SAFETY: the layout is dense and inside the storage, which is host memory. The elements are initialised, and
+        // shared storage is only read.
+        unsafe { std::slice::from_raw_parts(self.device_ptr(), self.numel() * self.dtype().size()) }
     }
 }

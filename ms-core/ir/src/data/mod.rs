@@ -6,6 +6,7 @@ mod device;
 mod dim;
 mod dtype;
 mod element;
+mod elements;
 mod file;
 mod host_array;
 mod host_memory;
@@ -29,6 +30,7 @@ pub use dtype::{DType, Kind, promote};
 pub use element::{Element, Number, Scalar};
 #[doc(hidden)]
 pub use element::{held_by_itself, own_dtype, own_scalar};
+pub use elements::{Elements, ElementsMut};
 #[doc(hidden)]
 pub use file::{MAX_RANK, sized};
 pub use half::{bf16, f16};

@@ -6,7 +6,6 @@ use super::{
 };
 use crate::Math;
 use crate::data::{DType, Scalar};
-use smallvec::SmallVec;
 
 /// The initial capacity of a builder in instructions. Most bodies have fewer.
 const INSTS: usize = 16;
@@ -31,10 +30,10 @@ impl KernelBuilder {
                 lanes,
                 order: ReductionOrder::Lanes,
                 run: 0,
-                params: SmallVec::new(),
+                params: Vec::new(),
                 insts: Vec::with_capacity(INSTS),
                 types: Vec::with_capacity(INSTS),
-                stages: SmallVec::new(),
+                stages: Vec::new(),
             },
             logical: Vec::with_capacity(INSTS),
         }

@@ -113,7 +113,6 @@ pub use text::NamedKernel;
 
 use super::math::Math;
 use crate::data::DType;
-use smallvec::SmallVec;
 
 /// A value of a kernel's body: the number of the instruction that defines it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -380,14 +379,14 @@ pub struct Kernel {
     /// [order](ReductionOrder::Blocks) depends on it; zero otherwise.
     pub run: u8,
     /// The arguments.
-    pub params: SmallVec<[Param; 4]>,
+    pub params: Vec<Param>,
     /// All instructions, in order.
     pub insts: Vec<Inst>,
     /// The dtype of each instruction's result, or, for an instruction without one, of the value that it stores, tests
     /// or assigns.
     pub types: Vec<DType>,
     /// The stages, in order; the last ends with the last instruction.
-    pub stages: SmallVec<[Stage; 3]>,
+    pub stages: Vec<Stage>,
 }
 
 impl Kernel {

@@ -28,10 +28,10 @@ stored! {
         lanes: LaneAxis,
         order: ReductionOrder,
         run: u8,
-        params: SmallVec<[Param; 4]>,
+        params: Vec<Param>,
         insts: Vec<Inst>,
         types: Vec<DType>,
-        stages: SmallVec<[Stage; 3]>,
+        stages: Vec<Stage>,
     }
     struct Type { dtype: DType, dims: Dims }
 }

@@ -1,5 +1,6 @@
 //! Formats values as text: named inputs by name, all other values by number.
 
+use crate::MapVec;
 use super::lex::{is_number, value_len, write_string};
 use crate::{Def, Graph, ValueId};
 use rustc_hash::FxHashMap;
@@ -23,7 +24,7 @@ impl<'a> InputNames<'a> {
             *next += 1;
             Some(*next - 1)
         };
-        let numbers: Vec<u32> = names.iter().map(|it| number(it).unwrap_or(0)).collect();
+        let numbers: Vec<u32> = names.map_vec(|it| number(it).unwrap_or(0));
         Self { names, numbers: if numbers.iter().any(|&it| it > 0) { numbers } else { Vec::new() } }
     }
 

@@ -34,16 +34,13 @@ impl Tensor {
             DType::I32 if written.i32 => DType::I32,
             other => own_dtype(other),
         };
-        let mut out = Array::zeros(&shape, dtype);
-        let mut held = Ok(());
-        ms_ir::with_element!(dtype, T => {
-            for (to, from) in out.as_mut_slice::<T>().iter_mut().zip(elements) {
-                let from = from.to_scalar();
-                if dtype != A::Item::DTYPE {
-                    held = held.and_then(|()| held_by_itself(from, dtype));
-                }
-                *to = T::from_scalar(from);
+        let (mut held, mut elements) = (Ok(()), elements.into_iter());
+        let out = Array::from_scalars(&shape, dtype, &mut |_| {
+            let element = elements.next().expect("the elements fill the shape").to_scalar();
+            if dtype != A::Item::DTYPE && held.is_ok() {
+                held = held_by_itself(element, dtype);
             }
+            element
         });
         held.map_err(|it| it.with_op("tensor!")).or_raise();
         Self::placed(out).or_raise()

@@ -2,6 +2,7 @@
 
 use crate::optimize::{PASSES, pass_by_name};
 use ms_compile::exec;
+use ms_ir::MapVec;
 use ms_ir::Precision;
 use ms_ir::environment::{Variable, number};
 use ms_ir::environment_variables;
@@ -94,7 +95,7 @@ environment_variables! {
     );
     static SAVE_GRAPHS_PATH: Variable<PathBuf> = Variable::path("MS_DEV_SAVE_GRAPHS_PATH");
     static SAVE_GRAPHS_PASSES: Variable<Vec<String>> = Variable::new("MS_DEV_DUMP_IR_PASSES", passes, || {
-        let names: Vec<&str> = PASSES.iter().map(|it| it.name()).collect();
+        let names: Vec<&str> = PASSES.map_vec(|it| it.name());
         format!("passes with commas between: {}", names.join(", "))
     });
     static ENABLE_COMPILE_CACHE: Variable<bool> = Variable::switch("MS_COMPILER_CACHE_ENABLE");

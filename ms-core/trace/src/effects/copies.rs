@@ -5,6 +5,7 @@
 //! version can run before the write. So a copy is needed only if the older version itself outlives the run. It may be a
 //! result, or the final value of another slot whose old value ends up here.
 
+use ms_ir::MapVec;
 use ms_ir::{Graph, Node, ValueId, count_nodes};
 use ms_ops::ops::{Control, Effects, STOP_GRADIENT, TENSOR_MOVE, definition, has_effect};
 use ms_ops::tensor::{Attrs, Type};
@@ -115,8 +116,8 @@ fn is_write(node: &Node) -> bool {
 type Correspondence = Vec<Option<usize>>;
 
 /// Returns the graphs in a node, with the operand for each of a graph's inputs, and the result for each of its outputs.
-fn regions(node: &Node) -> SmallVec<[(&Arc<Graph>, Correspondence, Correspondence); 2]> {
-    let Some(control) = Control::of(node) else { return SmallVec::new() };
+fn regions(node: &Node) -> Vec<(&Arc<Graph>, Correspondence, Correspondence)> {
+    let Some(control) = Control::of(node) else { return Vec::new() };
     let all = node.regions.iter().enumerate();
     all.map(|(at, region)| {
         let inputs = (0..region.inputs().len()).map(|it| control.operand(it)).collect();
@@ -169,7 +170,7 @@ impl Moves {
             Some(&slot) => input(versions.all[slot].0[0]).map(|it| (it, versions.all[slot].0[0] != *output)),
             None => input(*output).map(|it| (it, false)),
         };
-        let known: Continued = Arc::new(graph.outputs().iter().map(of).collect());
+        let known: Continued = Arc::new(graph.outputs().map_vec(of));
         self.continued.insert(Arc::as_ptr(graph), known.clone());
         known
     }
@@ -184,7 +185,7 @@ impl Moves {
                 read[node.inputs[at].0 as usize] = true;
             }
         }
-        let known = Arc::new(graph.inputs().iter().map(|it| read[it.0 as usize]).collect::<Vec<_>>());
+        let known = Arc::new(graph.inputs().map_vec(|it| read[it.0 as usize]));
         self.reads.insert(Arc::as_ptr(graph), known.clone());
         known
     }
@@ -195,7 +196,7 @@ impl Moves {
             return SmallVec::from_slice(&[0]);
         }
         // The node itself reads an operand that no graph in it takes.
-        let mut read: SmallVec<[bool; 4]> = SmallVec::from_elem(true, node.inputs.len());
+        let mut read = vec![true; node.inputs.len()];
         let regions = regions(node);
         for operand in regions.iter().flat_map(|it| &it.1).flatten() {
             read[*operand] = false;

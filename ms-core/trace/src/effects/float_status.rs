@@ -1,5 +1,6 @@
 //! Lowers float status in graphs: checks the results of ops between a clear and a get.
 
+use ms_ir::MapVec;
 use ms_ir::error::{Code, Error, Result};
 use ms_ir::{Graph, Node, NodeId, ValueId, count_nodes};
 use ms_ops::ops::{
@@ -149,7 +150,7 @@ impl<'g> Watch<'g> {
 
     /// Returns the graph with the original outputs and one more.
     fn finish(mut self, more: Option<(Option<usize>, ValueId)>) -> Result<Graph> {
-        let mut outputs: Vec<ValueId> = self.from.outputs().iter().map(|it| self.map[it.0 as usize]).collect();
+        let mut outputs: Vec<ValueId> = self.from.outputs().map_vec(|it| self.map[it.0 as usize]);
         if let Some((at, value)) = more {
             outputs.insert(at.unwrap_or(outputs.len()), value);
         }
@@ -159,7 +160,7 @@ impl<'g> Watch<'g> {
 
     /// Copies a node, and checks its results.
     fn node(&mut self, id: NodeId, node: &Node, inputs: SmallVec<[ValueId; 3]>, watched: bool) -> Result<()> {
-        let types: Vec<Type> = node.outputs.iter().map(|&it| self.from.ty(it).clone()).collect();
+        let types: Vec<Type> = node.outputs.map_vec(|&it| self.from.ty(it).clone());
         let mut copy = Node { inputs, ..node.clone() };
         if !node.regions.is_empty() && watched {
             return self.holder(id, copy, types);

@@ -2,6 +2,7 @@
 
 use crate::transform::expand_own_composites;
 use ms_compile::optimize::{Pass, PassContext};
+use ms_ir::MapVec;
 use ms_ir::{Graph, Node, Type};
 use std::borrow::Cow;
 
@@ -15,7 +16,7 @@ impl Pass for Composites {
 
     fn run<'g>(&self, graph: &'g Graph, context: &PassContext) -> Cow<'g, Graph> {
         let refused = |graph: &Graph, node: &Node| {
-            let types: Vec<&Type> = node.inputs.iter().map(|&it| graph.ty(it)).collect();
+            let types: Vec<&Type> = node.inputs.map_vec(|&it| graph.ty(it));
             !context.kept.iter().any(|it| it.admits(node.op, &types, context.precision))
         };
         // If the body of a composite fails to expand, the composite remains, and running it reports the error.

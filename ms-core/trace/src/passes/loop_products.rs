@@ -2,6 +2,7 @@
 
 use crate::trace;
 use ms_compile::optimize::{Pass, PassContext};
+use ms_ir::MapVec;
 use ms_ir::{ContractionRanks, Graph, Node, Rewriter, Type, ValueId, Values, rewrite};
 use ms_ops::ops::{ADD, Control, Loop, Lowering, PERMUTE, PermuteAttrs, definition, sum_of_products};
 use ms_ops::tensor::Dim;
@@ -149,7 +150,7 @@ impl Sum {
 
     /// Emits the sum after the loop: the first value of the carry plus the products of all iterations.
     fn behind(&self, rewriter: &mut Rewriter<'_>, node: &Node, inputs: [ValueId; 3]) -> Option<ValueId> {
-        let types: Vec<Type> = inputs.iter().map(|&it| rewriter.graph().ty(it).clone()).collect();
+        let types: Vec<Type> = inputs.map_vec(|&it| rewriter.graph().ty(it).clone());
         let axes = [&self.factors[0].axes[..], &self.factors[1].axes];
         let sum = |it: &[_]| Ok(vec![sum_of_products(&it[0], [&it[1], &it[2]], axes, self.ranks)]);
         let traced = trace::build("sum_of_products", &types, sum).ok()?;
@@ -181,7 +182,7 @@ fn loop_with(
     new.set_outputs(outputs);
     let stacked = |&it: &ValueId| body.ty(it).stacked(Dim::new(length));
     let types = body.outputs()[..carries].iter().map(|&it| body.ty(it).clone());
-    let types: SmallVec<[Type; 4]> = types.chain(stacks.values.iter().map(stacked)).collect();
+    let types: Vec<Type> = types.chain(stacks.values.iter().map(stacked)).collect();
     rewriter.add(Node { inputs: operands.into(), regions: smallvec![Arc::new(new)], ..node.clone() }, types)
 }
 

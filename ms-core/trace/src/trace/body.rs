@@ -1,6 +1,7 @@
 //! Traces the bodies of composites to graphs.
 
 use super::build;
+use ms_ir::MapVec;
 use ms_ir::error::Result;
 use ms_ir::{Graph, Memo};
 use ms_ops::ops::{Body, OpDef, Types, infer, transform_rules};
@@ -21,7 +22,7 @@ thread_local! {
 /// The errors of the ops of the body, attributed to the composite.
 pub fn body_graph(op: Op, body: Body, attrs: &Attrs, types: &[&Type]) -> Result<Rc<Graph>> {
     let apply = |inputs: &[_]| Ok(body(attrs, &inputs.iter().collect::<Vec<_>>()).into_vec());
-    let key = (op.number(), attrs.clone(), types.iter().map(|&it| it.clone()).collect());
+    let key = (op.number(), attrs.clone(), types.map_vec(|&it| it.clone()));
     let graph = BODIES.with(|it| it.get_or_build(key, |(.., types)| build(op.name(), types, apply)));
     graph.map_err(|error| error.of_composite(op.name()))
 }

@@ -1,6 +1,7 @@
 //! Defines cells: networks as values, with parameters found by the types of their fields.
 
 use super::arg::{Arg, CellId, Name, Sink, Training, Visitor};
+use ms_ir::MapVec;
 use ms_ir::error::{Code, Error, OrRaise, Result, raise};
 use ms_ops::tensor::{DType, DispatchMode, Eagerly, IntoDevice, Parameter, Tensor, dispatch_mode, with_dispatcher};
 use rustc_hash::FxHashSet;
@@ -60,7 +61,7 @@ pub trait Cell: Arg {
     {
         let device = device.into_device().or_raise();
         let parameters = self.parameters();
-        let moved: Vec<Tensor> = parameters.iter().map(|it| it.value().to(device)).collect();
+        let moved: Vec<Tensor> = parameters.map_vec(|it| it.value().to(device));
         parameters.iter().zip(&moved).for_each(|(parameter, value)| parameter.set(value));
         self
     }

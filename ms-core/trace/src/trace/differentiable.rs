@@ -1,6 +1,7 @@
 //! Defines the targets of derivatives, and their gradients.
 
 use super::{Arg, Cell, Sink, Tree, leaves};
+use ms_ir::MapVec;
 use ms_ir::error::{Code, Error, Result};
 use ms_ops::tensor::{Parameter, Tensor, WeakParameter};
 
@@ -93,7 +94,7 @@ impl Tree for Gradients {
     }
 
     fn as_template(&self) -> Self {
-        let template = self.parameters.iter().map(Parameter::downgrade).collect();
+        let template = self.parameters.map_vec(Parameter::downgrade);
         Self { parameters: Vec::new(), tensors: self.tensors.clone(), template }
     }
 }
@@ -131,7 +132,7 @@ impl<C: Cell> Differentiable for C {
 
     fn gradient(&self, next: &mut dyn FnMut() -> Tensor) -> Gradients {
         let parameters = self.trainable_parameters();
-        let tensors = parameters.iter().map(|_| next()).collect();
+        let tensors = parameters.map_vec(|_| next());
         Gradients::new(parameters, tensors)
     }
 }

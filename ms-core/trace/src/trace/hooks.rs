@@ -2,6 +2,7 @@
 
 use super::arg::{Arg, CellId, Name, Sink, Visitor};
 use super::cell::Cell;
+use ms_ir::MapVec;
 use ms_ir::error::{Code, Error, raise};
 use ms_ops::ops::GradientHook;
 use ms_ops::tensor::{Parameter, SlotId, Tensor};
@@ -62,8 +63,8 @@ pub fn hooks_of(cell: CellId, parameters: impl FnOnce() -> Vec<SlotId>) -> Vec<A
     let present = parameters();
     let is_its = |it: &Registered| it.parameters.iter().all(|it| present.contains(it));
     let (its, others): (Vec<&Registered>, Vec<&Registered>) = list.iter().partition(|it| is_its(it));
-    let hooks = its.iter().map(|it| it.hook.clone()).collect();
-    let ended: Vec<u64> = others.iter().map(|it| it.number).collect();
+    let hooks = its.map_vec(|it| it.hook.clone());
+    let ended: Vec<u64> = others.map_vec(|it| it.number);
     drop(all);
     ended.into_iter().for_each(|number| remove(cell, number));
     hooks

@@ -2,6 +2,7 @@
 
 use super::arg::{Size, Sizes};
 use super::type_key::TypeKey;
+use ms_ir::MapVec;
 use ms_ir::error::{Code, Error};
 use ms_ops::tensor::{Dim, Parameter, Tensor, Type};
 use rustc_hash::FxHashMap;
@@ -72,7 +73,7 @@ impl Signature {
 
     /// Returns the types of the tensors, with symbols for declared sizes.
     pub fn types(&self) -> Vec<Type> {
-        let mut types: Vec<Type> = self.tensors.iter().map(Tensor::ty).collect();
+        let mut types: Vec<Type> = self.tensors.map_vec(Tensor::ty);
         for &(at, sizes) in &self.sized {
             for (dim, size) in types[at].dims.iter_mut().zip(sizes.axes) {
                 if let Size::Symbol(name) = size {

@@ -1,6 +1,7 @@
 //! Analyses activity: gradients flow through the values of a graph that depend on an input of interest and on which an
 //! output of interest depends.
 
+use ms_ir::MapVec;
 use ms_ir::{Graph, Node};
 use ms_ops::ops::{self, Control, Derivative, Loop};
 use rustc_hash::FxHashMap;
@@ -45,7 +46,7 @@ impl Activity {
             flags[id.0 as usize] |= flag && graph.ty(*id).dtype.is_float();
         }
         for (_, node) in graph.nodes() {
-            let operands: Vec<bool> = node.inputs.iter().map(|id| flags[id.0 as usize]).collect();
+            let operands: Vec<bool> = node.inputs.map_vec(|id| flags[id.0 as usize]);
             if any(&operands) {
                 for (id, flag) in node.outputs.iter().zip(self.results(node, &operands)) {
                     flags[id.0 as usize] = flag && graph.ty(*id).dtype.is_float();
@@ -62,7 +63,7 @@ impl Activity {
             flags[id.0 as usize] |= flag && graph.ty(*id).dtype.is_float();
         }
         for (_, node) in graph.nodes().rev() {
-            let results: Vec<bool> = node.outputs.iter().map(|id| flags[id.0 as usize]).collect();
+            let results: Vec<bool> = node.outputs.map_vec(|id| flags[id.0 as usize]);
             if any(&results) {
                 for (id, flag) in node.inputs.iter().zip(self.operands(node, &results)) {
                     flags[id.0 as usize] |= flag && graph.ty(*id).dtype.is_float();
@@ -148,14 +149,14 @@ impl Activity {
     fn outputs_of(&self, region: &Arc<Graph>, inputs: Vec<bool>) -> Vec<bool> {
         known(&self.varied, region, inputs, |inputs| {
             let flags = self.varied(region, inputs);
-            region.outputs().iter().map(|id| flags[id.0 as usize]).collect()
+            region.outputs().map_vec(|id| flags[id.0 as usize])
         })
     }
 
     fn inputs_of(&self, region: &Arc<Graph>, outputs: Vec<bool>) -> Vec<bool> {
         known(&self.useful, region, outputs, |outputs| {
             let flags = self.useful(region, outputs);
-            region.inputs().iter().map(|id| flags[id.0 as usize]).collect()
+            region.inputs().map_vec(|id| flags[id.0 as usize])
         })
     }
 }

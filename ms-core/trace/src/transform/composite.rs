@@ -35,7 +35,7 @@ pub fn expand_own_composites<'g>(graph: &'g Graph, chosen: Chosen<'_>) -> Result
             rewriter.keep();
             continue;
         };
-        let types: SmallVec<[&Type; 4]> = node.inputs.iter().map(|&it| graph.ty(it)).collect();
+        let types: SmallVec<[&Type; 3]> = node.inputs.iter().map(|&it| graph.ty(it)).collect();
         let body = body_graph(node.op, body, &node.attrs, &types)
             .map_err(|error| error.at(node.location.unwrap_or_else(|| Location::caller())))?;
         let body = expand_composites(&body, chosen)?;

@@ -5,6 +5,7 @@ use super::linear::{not_linear, transpose};
 use super::regions::{chosen, placed, positions};
 use super::reverse::{Pull, Reverse, Wanted, flags};
 use super::split::{pruned, trimmed};
+use ms_ir::MapVec;
 use ms_ir::error::{Code, Error, Result};
 use ms_ir::{Graph, Node};
 use ms_ops::ops::{Control, CustomVjp};
@@ -59,7 +60,7 @@ impl Reverse {
                 .chain(slots)
                 .chain(operands[at.captured..].iter().cloned())
                 .collect();
-            let inputs: Vec<Tensor> = used.iter().map(|&at| given[at].clone()).collect();
+            let inputs: Vec<Tensor> = used.map_vec(|&at| given[at].clone());
             let gradients = emit(&Control::Call { inline: true }, std::slice::from_ref(&backward), &inputs)?;
             Ok(placed(count, &(0..at.gradients()).collect::<Vec<_>>(), gradients))
         });
@@ -73,7 +74,7 @@ impl Reverse {
         let (count, operands) = (operands.len(), chosen(&kept, operands));
         let (wrt, seeds) = (positions(&chosen(&kept, &wanted.inputs)), positions(&wanted.outputs));
         let outputs = emit(&Control::Recompute, std::slice::from_ref(&region), &operands)?;
-        let types: Vec<Type> = outputs.iter().map(Tensor::ty).collect();
+        let types: Vec<Type> = outputs.map_vec(Tensor::ty);
         let (reverse, inside) = (self.clone(), self.added_inside(&region, &wrt, &operands));
         let pull: Pull = Box::new(move |cotangents, sums| {
             let (summed, sums) = sums.take_all(&inside, &kept);

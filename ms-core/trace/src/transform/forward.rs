@@ -8,6 +8,7 @@ use super::linear::{self, Pushed};
 use super::reverse::{flags, input_types};
 use super::stacks::{counts, zeros_of};
 use crate::trace;
+use ms_ir::MapVec;
 use ms_ir::error::{Code, Error, Result};
 use ms_ir::{Graph, Node, ValueId};
 use ms_ops::ops::{self, Control, Loop, Lowering};
@@ -35,7 +36,7 @@ pub fn jvp(graph: &Graph, wrt: &[usize], results: usize) -> Result<Graph> {
         wrt.iter().zip(tangents).for_each(|(&at, tangent)| duals[at].tangent = Some(tangent.clone()));
         let wanted = flags(graph.outputs().len(), 0..results);
         let outputs = forward.replay(graph, duals, &wanted)?;
-        let mut all: Vec<Tensor> = outputs.values.iter().map(|it| it.tensor.clone()).collect();
+        let mut all: Vec<Tensor> = outputs.values.map_vec(|it| it.tensor.clone());
         for at in (0..results).filter(|&at| outputs.values[at].tensor.dtype().is_float()) {
             all.push(outputs.tangent(at)?);
         }
@@ -65,7 +66,7 @@ fn tangents<'a>(duals: impl IntoIterator<Item = &'a Dual>) -> Vec<Tensor> {
 }
 
 fn varied(duals: &[Dual]) -> Vec<bool> {
-    duals.iter().map(|it| it.tangent.is_some()).collect()
+    duals.map_vec(|it| it.tangent.is_some())
 }
 
 /// A region with tangents. The tangents of some inputs follow its own inputs, and those of the flagged outputs follow
@@ -115,9 +116,9 @@ impl Forward {
         let of = |values: &[Option<Dual>], id: ValueId| values[id.0 as usize].clone().expect("defined before its use");
         let around = tracer.locate(None);
         for (_, node) in graph.nodes() {
-            let operands: Vec<Dual> = node.inputs.iter().map(|&id| of(&values, id)).collect();
+            let operands: Vec<Dual> = node.inputs.map_vec(|&id| of(&values, id));
             tracer.locate(node.location);
-            let wanted: SmallVec<[bool; 1]> = node.outputs.iter().map(|it| useful[it.0 as usize]).collect();
+            let wanted: Vec<bool> = node.outputs.map_vec(|it| useful[it.0 as usize]);
             for (id, result) in node.outputs.iter().zip(self.node(node, &operands, &wanted)?) {
                 values[id.0 as usize] = Some(result);
             }
@@ -125,10 +126,7 @@ impl Forward {
         tracer.locate(around);
         let counts = counts(graph);
         let length = |id: &ValueId| counts.get(id).map(|&count| of(&values, count).tensor);
-        Ok(Outputs {
-            values: graph.outputs().iter().map(|&id| of(&values, id)).collect(),
-            lengths: graph.outputs().iter().map(length).collect(),
-        })
+        Ok(Outputs { values: graph.outputs().map_vec(|&id| of(&values, id)), lengths: graph.outputs().map_vec(length) })
     }
 
     fn node(&self, node: &Node, operands: &[Dual], wanted: &[bool]) -> Result<Vec<Dual>> {
@@ -144,7 +142,7 @@ impl Forward {
         if !is_varied {
             return Ok(outputs.into_iter().map(Dual::constant).collect());
         }
-        let given: Vec<Option<Tensor>> = operands.iter().map(|it| it.tangent.clone()).collect();
+        let given: Vec<Option<Tensor>> = operands.map_vec(|it| it.tangent.clone());
         let location = node.location.unwrap_or_else(|| Location::caller());
         let call = Pushed { op: node.op, attrs: &node.attrs, inputs: &inputs, outputs: &outputs, location };
         let tangents = linear::push(&call, &given)?;
@@ -190,7 +188,7 @@ impl Forward {
                 Ok(paired(emit(&call, &[callee.graph], &inputs)?, &callee.varied))
             }
             Some(Control::CustomVjp(at)) => {
-                let given: Vec<Option<Tensor>> = operands.iter().map(|it| it.tangent.clone()).collect();
+                let given: Vec<Option<Tensor>> = operands.map_vec(|it| it.tangent.clone());
                 let (outputs, tangents) = push_custom(node, &at, &tensors(operands), &given, wanted)?;
                 let outputs = outputs.into_iter().zip(tangents);
                 Ok(outputs.map(|(tensor, tangent)| Dual { tensor, tangent }).collect())

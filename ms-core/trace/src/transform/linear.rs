@@ -8,6 +8,7 @@ use super::split::{pruned, trimmed};
 use super::tape::{RuleEntry, no_derivative};
 use super::vanishing::vanishes;
 use crate::trace;
+use ms_ir::MapVec;
 use ms_ir::error::{Code, Error, Result};
 use ms_ir::{Graph, Memo, ValueId};
 use ms_ops::ops::{self, Derivative, Lowering, OpDef, Vjp};
@@ -81,7 +82,7 @@ type Rule = fn(&Vjp<'_>) -> ops::Cotangents;
 fn diagonal(rule: Rule, call: &Pushed<'_>, tangents: &[Option<Tensor>], given: &[usize]) -> Option<Tensor> {
     let dims = call.outputs[0].ty().dims;
     let spread = |x: &Tensor| if x.ty().dims == dims { x.clone() } else { ops::broadcast_to(x, dims.clone()) };
-    let inputs: Vec<Tensor> = call.inputs.iter().map(spread).collect();
+    let inputs: Vec<Tensor> = call.inputs.map_vec(spread);
     let share = |&at: &usize| {
         let needs: SmallVec<[bool; 3]> = (0..inputs.len()).map(|it| it == at).collect();
         let cotangents = [tangents[at].as_ref().map(spread)];
@@ -129,7 +130,7 @@ fn transposed(
     tangents: &[Option<Tensor>],
     given: &[usize],
 ) -> Result<Vec<Option<Tensor>>> {
-    let types: Vec<Type> = call.inputs.iter().map(Tensor::ty).collect();
+    let types: Vec<Type> = call.inputs.map_vec(Tensor::ty);
     let key = (def.info.number, call.attrs.clone(), types, given.to_vec());
     let graph = TRANSPOSED.with(|it| it.get_or_build(key, |_| transposed_rule(def, call, given)))?;
     let floats = || call.outputs.iter().filter(|it| it.dtype().is_float());
@@ -142,14 +143,14 @@ fn transposed(
         .chain(given.iter().filter_map(|&at| tangents[at].clone()))
         .collect();
     let mut pushed = apply_graph(&graph, &inputs)?.into_iter();
-    Ok(call.outputs.iter().map(|it| if it.dtype().is_float() { pushed.next() } else { None }).collect())
+    Ok(call.outputs.map_vec(|it| if it.dtype().is_float() { pushed.next() } else { None }))
 }
 
 /// Transposes the rule. The transpose returns the tangents of the float results. It takes the operands, the results,
 /// gradients of the float results (with irrelevant values), and the tangents of the operands `given`.
 fn transposed_rule(def: &'static OpDef, call: &Pushed<'_>, given: &[usize]) -> Result<Graph> {
     let types = |tensors: &[Tensor]| tensors.iter().map(Tensor::ty).collect::<Vec<Type>>();
-    let is_float: Vec<bool> = call.outputs.iter().map(|it| it.dtype().is_float()).collect();
+    let is_float: Vec<bool> = call.outputs.map_vec(|it| it.dtype().is_float());
     let (inputs, outputs) = (types(call.inputs), types(call.outputs));
     let gradients: Vec<Type> = outputs.iter().filter(|it| it.dtype.is_float()).cloned().collect();
     let known = inputs.len() + outputs.len();
@@ -160,13 +161,12 @@ fn transposed_rule(def: &'static OpDef, call: &Pushed<'_>, given: &[usize]) -> R
         let (inputs, rest) = tensors.split_at(inputs.len());
         let (outputs, gradients) = rest.split_at(call.outputs.len());
         let mut gradients = gradients.iter();
-        let cotangents: Vec<Option<Tensor>> =
-            is_float.iter().map(|&it| if it { gradients.next().cloned() } else { None }).collect();
+        let cotangents: Vec<Option<Tensor>> = is_float.map_vec(|&it| if it { gradients.next().cloned() } else { None });
         let attrs = call.attrs;
         let vjp = Vjp { attrs, inputs, outputs, cotangents: &cotangents, needs: &needs };
         let shares = ops::transform_rules(def).pull(&vjp).expect("the op has a rule");
         let share = |&at: &usize| shares[at].clone().unwrap_or_else(|| ops::zeros_like(&inputs[at]));
-        Ok(given.iter().map(share).collect())
+        Ok(given.map_vec(share))
     })?;
     transpose(&pulled, &wrt, given.len())?.ok_or_else(|| not_linear(call.op.name()).at(call.location))
 }
@@ -194,5 +194,5 @@ fn apply_graph(graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
             values[id.0 as usize] = Some(output);
         }
     }
-    Ok(graph.outputs().iter().map(|it| values[it.0 as usize].clone().expect("outputs are defined")).collect())
+    Ok(graph.outputs().map_vec(|it| values[it.0 as usize].clone().expect("outputs are defined")))
 }

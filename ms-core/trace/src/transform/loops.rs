@@ -11,6 +11,7 @@ use super::regions::placed;
 use super::reverse::{Differentiated, Pull, Reverse, Wanted, input_types};
 use super::split::{Policy, Residual};
 use crate::trace;
+use ms_ir::MapVec;
 use ms_ir::error::Result;
 use ms_ir::{Graph, Node};
 use ms_ops::ops::{Control, Loop, constant_node};
@@ -85,7 +86,7 @@ impl Reverse {
         });
         let backward = Backward {
             residuals: residuals.collect(),
-            outputs: body.outputs().iter().map(|&it| body.ty(it).clone()).collect(),
+            outputs: body.outputs().map_vec(|&it| body.ty(it).clone()),
             parts,
             carries,
             sequences,

@@ -1,6 +1,7 @@
 //! Finds inputs of graphs of which a run may read only a small part.
 
 use super::emit::is_stack;
+use ms_ir::MapVec;
 use ms_ir::{Graph, Node, Type, ValueId};
 use ms_ops::ops::{self, Control, Derivative};
 use rustc_hash::FxHashMap;
@@ -60,7 +61,7 @@ impl Reads {
             let read = reads.get(id);
             ty.dtype.is_float() && !is_stack(ty) && read.is_some_and(|it| it.is_part_of(ty.numel()))
         };
-        graph.inputs().iter().map(is_part).collect()
+        graph.inputs().map_vec(is_part)
     }
 
     /// Returns the operands of a node that its regions read in part, and which are invariant in all runs of them.

@@ -6,6 +6,7 @@ use super::reverse::{Differentiated, Length, Pull, Reverse, Wanted, input_types,
 use super::split::{Policy, Residual};
 use super::stacks::{zero_stack, zeros_of};
 use crate::trace;
+use ms_ir::MapVec;
 use ms_ir::error::{Code, Error, Result};
 use ms_ir::{Graph, Node};
 use ms_ops::ops::Control;
@@ -41,14 +42,14 @@ pub(super) fn placed(count: usize, at: &[usize], gradients: Vec<Tensor>) -> Smal
 
 /// Selects the elements at these positions.
 pub(super) fn chosen<T: Clone>(at: &[usize], all: &[T]) -> Vec<T> {
-    at.iter().map(|&at| all[at].clone()).collect()
+    at.map_vec(|&at| all[at].clone())
 }
 
 impl Reverse {
     /// Returns the operands of a call whose gradients are added inside, to their partial sums. The gradients of the
     /// others are returned as a whole.
     pub(super) fn added_inside(&self, region: &Arc<Graph>, wrt: &[usize], operands: &[Tensor]) -> Vec<usize> {
-        let types: Vec<Type> = operands.iter().map(Tensor::ty).collect();
+        let types: Vec<Type> = operands.map_vec(Tensor::ty);
         added_inside(wrt, &types, &self.reads.of_region(region), self.in_order)
     }
 
@@ -78,7 +79,7 @@ impl Reverse {
         if kept.len() == operands.len() {
             return Ok((called.clone(), kept));
         }
-        let types: Vec<Type> = kept.iter().map(|&at| operands[at].ty()).collect();
+        let types: Vec<Type> = kept.map_vec(|&at| operands[at].ty());
         let mut region = trace::build(called.name(), &types, |inputs| {
             let place = |at: usize| kept.iter().position(|it| *it == first(at)).expect("the first one is kept");
             let all: Vec<Tensor> = (0..operands.len()).map(|at| inputs[place(at)].clone()).collect();
@@ -100,7 +101,7 @@ impl Reverse {
             Residual::Saved(at) => saved[at].clone(),
         });
         let residuals: Vec<Tensor> = residuals.collect();
-        let types: Vec<Type> = outputs.iter().map(Tensor::ty).collect();
+        let types: Vec<Type> = outputs.map_vec(Tensor::ty);
         let (reverse, inside) = (self.clone(), self.added_inside(&region, &wrt, &operands));
         let pull: Pull = Box::new(move |cotangents, sums| {
             let (summed, sums) = sums.take_all(&inside, &kept);
@@ -123,7 +124,7 @@ impl Reverse {
         let wrt: Vec<usize> = positions(&wanted.inputs[1..]);
         let seeds = positions(&wanted.outputs);
         let lengths = lengths_inside(node);
-        let types: Vec<Type> = given.iter().map(Tensor::ty).collect();
+        let types: Vec<Type> = given.map_vec(Tensor::ty);
         let summed = without_stacks(&wrt, &types);
         let arm =
             |at: usize| self.differentiate(&node.regions[at], &wrt, &seeds, &summed, &Policy::default(), &lengths);
@@ -132,17 +133,17 @@ impl Reverse {
         let forward = [Arc::new(arms.forward(0, results)?), Arc::new(arms.forward(1, results)?)];
         let mut outputs = emit(&Control::Branch, &forward, operands)?;
         let saved = outputs.split_off(results);
-        let types: Vec<Type> = outputs.iter().map(Tensor::ty).collect();
+        let types: Vec<Type> = outputs.map_vec(Tensor::ty);
         let (condition, given) = (condition.clone(), given.to_vec());
         let pull: Pull = Box::new(move |cotangents, sums| {
             let cotangents = filled(cotangents, &seeds, &types, &wanted.lengths)?;
-            let sums: Vec<Option<Tensor>> = summed.iter().map(|&at| sums.take(at + 1)).collect();
+            let sums: Vec<Option<Tensor>> = summed.map_vec(|&at| sums.take(at + 1));
             let arm = |at: usize| arms.backward(at, &given, &cotangents, &sums).map(Arc::new);
             let backward = [arm(0)?, arm(1)?];
             let inputs = [&condition].into_iter().chain(&given).chain(&saved).chain(&cotangents);
             let inputs: Vec<Tensor> = inputs.chain(sums.iter().flatten()).cloned().collect();
             let gradients = emit(&Control::Branch, &backward, &inputs)?;
-            let at: Vec<usize> = wrt.iter().map(|at| at + 1).collect();
+            let at: Vec<usize> = wrt.map_vec(|at| at + 1);
             Ok(placed(given.len() + 1, &at, gradients))
         });
         Ok((outputs, pull))
@@ -211,12 +212,12 @@ impl Arms {
         sums: &[Option<Tensor>],
     ) -> Result<Graph> {
         let parts = &self.parts[arm];
-        let given: Vec<Type> = operands.iter().map(Tensor::ty).collect();
+        let given: Vec<Type> = operands.map_vec(Tensor::ty);
         let later = cotangents.iter().chain(sums.iter().flatten()).map(Tensor::ty);
         let types: Vec<Type> = given.iter().chain(&self.types).cloned().chain(later).collect();
         let backward = &parts.backward;
         let absent: Vec<&Type> =
-            backward.inputs()[backward.inputs().len() - sums.len()..].iter().map(|&it| backward.ty(it)).collect();
+            backward.inputs()[backward.inputs().len() - sums.len()..].map_vec(|&it| backward.ty(it));
         trace::build(parts.backward.name(), &types, |inputs| {
             let (given, inputs) = inputs.split_at(operands.len());
             let (places, inputs) = inputs.split_at(self.types.len());

@@ -8,6 +8,7 @@ use super::split::{Policy, Residual, split};
 use super::stacks::{counts, zeros_of};
 use super::tape::{Gradients, RuleEntry, Slot, TapeEntry, pull_all};
 use crate::trace;
+use ms_ir::MapVec;
 use ms_ir::error::Result;
 use ms_ir::{Graph, Node, ValueId};
 use ms_ops::ops::{self, Cotangents, Derivative, Lowering};
@@ -93,7 +94,7 @@ fn differentiable(graph: &Graph) -> Result<Cow<'_, Graph>> {
 pub fn reached(graph: &Graph, wrt: &[usize]) -> Vec<bool> {
     let outputs = vec![true; graph.outputs().len()];
     let active = Activity::default().active(graph, &flags(graph.inputs().len(), wrt), &outputs);
-    wrt.iter().map(|&at| active[graph.inputs()[at].0 as usize]).collect()
+    wrt.map_vec(|&at| active[graph.inputs()[at].0 as usize])
 }
 
 /// Splits the derivative of `graph` with respect to the inputs `wrt` into two graphs.
@@ -118,7 +119,7 @@ pub fn differentiate(graph: &Graph, wrt: &[usize], in_order: bool) -> Result<Dif
 }
 
 pub(super) fn input_types(graph: &Graph) -> Vec<Type> {
-    graph.inputs().iter().map(|&it| graph.ty(it).clone()).collect()
+    graph.inputs().map_vec(|&it| graph.ty(it).clone())
 }
 
 pub(super) fn flags(count: usize, set: impl IntoIterator<Item = impl std::borrow::Borrow<usize>>) -> Vec<bool> {
@@ -228,14 +229,11 @@ impl Reverse {
                 }
                 outputs.into_vec()
             } else if is_active {
-                let lengths: Vec<Option<Length>> = node
-                    .outputs
-                    .iter()
-                    .map(|it| counts.get(it).map(|&count| Length { values: values.clone(), count }))
-                    .collect();
+                let lengths: Vec<Option<Length>> =
+                    node.outputs.map_vec(|it| counts.get(it).map(|&count| Length { values: values.clone(), count }));
                 let wanted = Wanted {
-                    inputs: input_slots.iter().map(Option::is_some).collect(),
-                    outputs: output_slots.iter().map(Option::is_some).collect(),
+                    inputs: input_slots.map_vec(Option::is_some),
+                    outputs: output_slots.map_vec(Option::is_some),
                     lengths,
                 };
                 let (outputs, pull) = self.control(node, &operands, wanted)?;
@@ -291,7 +289,7 @@ pub(super) struct Sums<'a> {
     gradients: &'a mut Gradients,
     slots: &'a [Option<Slot>],
     /// Operands whose sums were taken.
-    taken: SmallVec<[usize; 3]>,
+    taken: SmallVec<[usize; 4]>,
 }
 
 impl Sums<'_> {
@@ -354,7 +352,7 @@ struct Replay {
 
 impl Replay {
     fn outputs(&self, graph: &Graph) -> Vec<Tensor> {
-        graph.outputs().iter().map(|&it| value(&self.values, it)).collect()
+        graph.outputs().map_vec(|&it| value(&self.values, it))
     }
 
     /// Returns the gradients of the inputs `wrt`, given the initial gradients of some values. An input that no gradient

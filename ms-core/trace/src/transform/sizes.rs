@@ -1,5 +1,6 @@
 //! Substitutes symbolic sizes in graphs and checks them.
 
+use ms_ir::MapVec;
 use ms_ir::error::{Code, Error, Result};
 use ms_ir::{Graph, Node, ValueId, subgraphs};
 use ms_ops::ops;
@@ -30,7 +31,7 @@ pub fn is_decided(graph: &Graph) -> bool {
     ops::rules::decides(|| {
         for part in subgraphs(graph).into_iter().map(|it| &**it).chain([graph]) {
             for (_, node) in part.nodes() {
-                let inputs: Vec<&Type> = node.inputs.iter().map(|&id| part.ty(id)).collect();
+                let inputs: Vec<&Type> = node.inputs.map_vec(|&id| part.ty(id));
                 if node.attrs.is_symbolic() || inputs.iter().any(|it| it.is_symbolic()) {
                     // Errors are about the sizes of a call.
                     let _types = ops::infer(ops::definition(node.op), &node.attrs, &node.regions, &inputs);
@@ -63,12 +64,12 @@ pub fn specialized(graph: &Graph, sizes: &[(&str, usize)]) -> Result<Graph> {
 }
 
 fn place(sizes: &[(&str, usize)]) -> String {
-    let named: Vec<String> = sizes.iter().map(|(name, size)| format!("{name} = {size}")).collect();
+    let named: Vec<String> = sizes.map_vec(|(name, size)| format!("{name} = {size}"));
     format!("sizes {}", named.join(", "))
 }
 
 fn fits(graph: &Graph, node: &Node) -> Result<()> {
-    let inputs: Vec<&Type> = node.inputs.iter().map(|&id| graph.ty(id)).collect();
+    let inputs: Vec<&Type> = node.inputs.map_vec(|&id| graph.ty(id));
     let found = ops::infer(ops::definition(node.op), &node.attrs, &node.regions, &inputs)?;
     let wanted = node.outputs.iter().map(|&id| graph.ty(id));
     match wanted.zip(&found).find(|(wanted, found)| wanted != found) {

@@ -2,10 +2,10 @@
 //! runs when the gradients of the results are available.
 
 use super::emit::is_stack;
+use ms_ir::MapVec;
 use ms_ir::stored::stored;
 use ms_ir::{Def, Graph, Inst, KernelBuilder, LaneAxis, Node, NodeId, Scope, Val, ValueId};
 use ms_ops::ops::{self, Lowering};
-use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -164,7 +164,7 @@ impl Cut<'_> {
         let Lowering::Map(map) = ops::definition(node.op).lowering else { return false };
         let mut body = KernelBuilder::new(0, 0, LaneAxis::Parallel);
         let operand = |it: &ValueId| body.constant(0i64, self.joint.ty(*it).dtype);
-        let operands: SmallVec<[Val; 4]> = node.inputs.iter().map(operand).collect();
+        let operands: Vec<Val> = node.inputs.map_vec(operand);
         map(&node.attrs, &mut body, &operands);
         body.end_stage(Scope::Point);
         let kernel = body.finish();
@@ -231,7 +231,7 @@ pub(super) fn trimmed(graph: &Graph) -> (Graph, Vec<usize>) {
     nodes.flat_map(|(_, node)| &node.inputs).chain(&outputs).for_each(|it| used[it.0 as usize] = true);
     let inputs = graph.inputs();
     let left: Vec<usize> = (0..inputs.len()).filter(|&at| used[inputs[at].0 as usize]).collect();
-    let given: Vec<ValueId> = left.iter().map(|&at| inputs[at]).collect();
+    let given: Vec<ValueId> = left.map_vec(|&at| inputs[at]);
     (extract(graph, graph.name(), &given, &outputs, &needed), left)
 }
 

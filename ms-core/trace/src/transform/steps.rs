@@ -1,6 +1,7 @@
 //! Finds inputs whose gradients are zero because every path to the results contains a step function: an op that is
 //! constant almost everywhere.
 
+use ms_ir::MapVec;
 use ms_ir::{Graph, Node};
 use ms_ops::ops::{self, Control, Derivative, TransformNode};
 use ms_ops::tensor::Op;
@@ -55,7 +56,7 @@ pub fn hiding(graph: &Graph, wrt: &[usize], results: &[usize]) -> Vec<Option<Ste
         Way::Step(step) if graph.ty(graph.inputs()[at]).dtype.is_float() => Some(step),
         _ => None,
     };
-    wrt.iter().map(step).collect()
+    wrt.map_vec(step)
 }
 
 /// The dependences on the inputs of regions. The key is the region's address and the dependences on its outputs. The
@@ -75,7 +76,7 @@ impl Ways {
             if node.outputs.iter().all(|id| ways[id.0 as usize] == Way::None) {
                 continue;
             }
-            let results: Vec<Way> = node.outputs.iter().map(|id| ways[id.0 as usize]).collect();
+            let results: Vec<Way> = node.outputs.map_vec(|id| ways[id.0 as usize]);
             match Control::of(node) {
                 Some(control) => {
                     let operands = self.of_regions(&control, node, &results);
@@ -137,7 +138,7 @@ impl Ways {
             return known.clone();
         }
         let ways = self.of_graph(region, &key.1);
-        let inputs: Vec<Way> = region.inputs().iter().map(|id| ways[id.0 as usize]).collect();
+        let inputs: Vec<Way> = region.inputs().map_vec(|id| ways[id.0 as usize]);
         self.0.borrow_mut().insert(key, (region.clone(), inputs.clone()));
         inputs
     }

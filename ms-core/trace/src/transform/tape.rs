@@ -4,7 +4,7 @@ use super::emit::is_stack;
 use super::stacks;
 use crate::trace::Tracer;
 use ms_ir::error::{Code, Error, Result};
-use ms_ops::ops::{self, Derivative, Part, Vjp};
+use ms_ops::ops::{self, Cotangents, Derivative, Part, Vjp};
 use ms_ops::tensor::{Attrs, Op, Tensor};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -217,7 +217,7 @@ pub fn pull_all<'a>(
             tracer.locate(step.location());
         }
         let taken = step.outputs().iter().map(|slot| gradients.get((*slot)?).cloned());
-        let cotangents: SmallVec<[Option<Tensor>; 1]> = taken.collect();
+        let cotangents: Cotangents = taken.collect();
         if cotangents.iter().any(Option::is_some) {
             step.pull(&cotangents, gradients)?;
         }

@@ -3,6 +3,7 @@
 use super::{ANY, Input, Output};
 use crate::exec::Donation;
 use crate::lower::Reuse;
+use ms_ir::MapVec;
 use ms_ir::data::Array;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -43,7 +44,7 @@ impl Donors {
             }
             Output::Stack(_) => None,
         };
-        let outputs = outputs.iter().map(output).collect();
+        let outputs = outputs.map_vec(output);
         Self { order, lengths, inputs: length_of, outputs }
     }
 

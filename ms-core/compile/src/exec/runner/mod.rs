@@ -21,6 +21,7 @@ use super::waits::Waits;
 use crate::lower::{Plan, Reuse, STACK_BYTES, is_stack};
 use donate::Donors;
 pub use fuzzing::stored_program;
+use ms_ir::MapVec;
 use ms_ir::data::{Array, DType, Dim, Layout, MemorySpace, Shape, Storage, StreamKind, Type, with_stream};
 use ms_ir::error::{Code, Error, Missing, Result, in_op};
 use observer::Observer;
@@ -122,8 +123,8 @@ impl<D: Driver + 'static> PlanExecutable<D> {
             };
             Ok(Input { dtype: ty.dtype, sizes: ty.dims.iter().map(size).collect::<Result<_>>()? })
         };
-        let inputs: Vec<Input> = main.inputs.iter().map(input).collect::<Result<_>>()?;
-        let outputs: Vec<Output> = main.outputs.iter().map(output).collect::<Result<_>>()?;
+        let inputs: Vec<Input> = main.inputs.try_map_vec(input)?;
+        let outputs: Vec<Output> = main.outputs.try_map_vec(output)?;
         let mut reuse = main.reuse.clone();
         if D::QUEUED {
             // Steps that a driver submits together do not fail in the middle, but later submissions may.
@@ -181,7 +182,7 @@ impl<D: Driver + 'static> PlanExecutable<D> {
     }
 
     fn refuse(&self, inputs: &[&Array]) -> Error {
-        let want: Vec<_> = self.types.iter().map(Type::to_string).collect();
+        let want: Vec<_> = self.types.map_vec(Type::to_string);
         Error::new(Code::Argument, format!("the plan takes ({})", want.join(", ")))
             .with_operands(inputs.iter().map(|it| it.ty().to_string()))
     }

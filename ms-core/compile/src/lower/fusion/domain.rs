@@ -28,7 +28,7 @@ pub(in crate::lower) struct Domain {
 }
 
 /// Sizes that refine two shapes of equal extent, each with its axis in both.
-type Factors = SmallVec<[(usize, usize, usize); 8]>;
+type Factors = Vec<(usize, usize, usize)>;
 
 /// The coarsest common refinement of two shapes.
 fn factors(a: &[usize], b: &[usize]) -> Option<Factors> {

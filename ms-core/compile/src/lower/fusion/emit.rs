@@ -81,7 +81,7 @@ struct Operands {
     indexed: FxHashMap<(ValueIndex, usize, Strides, Positions), ParamId>,
     written: FxHashMap<ValueIndex, ParamId>,
     /// Params that are slices of other values, by the value that is written to them.
-    slices: FxHashMap<ValueIndex, SmallVec<[ParamId; 1]>>,
+    slices: FxHashMap<ValueIndex, Vec<ParamId>>,
     /// Params through which a value of an earlier loop is reloaded.
     reloaded: FxHashMap<ValueIndex, ParamId>,
 }

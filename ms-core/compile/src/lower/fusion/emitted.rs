@@ -5,7 +5,6 @@ use crate::lower::fusion::nest::Nest;
 use crate::lower::plan::{IndexedAxis, KernelId};
 use crate::lower::rewrites::flat::{Flat, ValueIndex};
 use ms_ir::{Inst, Kernel, Role, Scope};
-use smallvec::SmallVec;
 use std::rc::Rc;
 
 /// The kernel of a group, and its arguments.
@@ -44,7 +43,7 @@ pub(in crate::lower) struct ParamAccess {
 impl ParamAccess {
     /// Returns the accesses of a kernel, by param.
     pub fn of(kernel: &Kernel) -> Rc<[Self]> {
-        let mut all: SmallVec<[Self; 16]> = SmallVec::from_elem(Self::default(), kernel.params.len());
+        let mut all = vec![Self::default(); kernel.params.len()];
         for (stage, it) in kernel.stages.iter().enumerate() {
             for at in kernel.stage_range(stage) {
                 let access = match kernel.insts[at] {
@@ -63,7 +62,7 @@ impl ParamAccess {
                 access.in_loop |= it.scope == Scope::Loop;
             }
         }
-        all.as_slice().into()
+        all.into()
     }
 }
 
@@ -75,7 +74,7 @@ impl Emitted {
 
     /// Returns for each result argument a distinct operand that it may overwrite. `kept` lists, sorted, the operands to
     /// exclude.
-    pub fn overwritten(&self, flat: &Flat, kept: &[ValueIndex]) -> SmallVec<[Option<ValueIndex>; 4]> {
+    pub fn overwritten(&self, flat: &Flat, kept: &[ValueIndex]) -> Vec<Option<ValueIndex>> {
         let pairs = self.overwritable(flat, kept);
         // Each result takes a different operand.
         let mut results = 0..;
@@ -91,15 +90,15 @@ impl Emitted {
     /// Returns pairs of a result and an operand that it may overwrite, as argument indices, sorted by result. Both have
     /// elements of the same size and are traversed in the same order. Every element is read, once per point, before it
     /// is written. `kept` lists, sorted, the operands to exclude.
-    pub fn overwritable(&self, flat: &Flat, kept: &[ValueIndex]) -> SmallVec<[(usize, usize); 4]> {
+    pub fn overwritable(&self, flat: &Flat, kept: &[ValueIndex]) -> Vec<(usize, usize)> {
         let args = || self.args.iter().enumerate().filter(|it| it.1.dense.is_some() && !self.accesses[it.0].in_loop);
         // A gather also reads elements other than the current one, after some of them are overwritten.
         let reads = |value| self.args.iter().filter(|it| it.role != Role::Output && it.value == value).count();
-        let operands: SmallVec<[(usize, &Arg); 8]> = args()
+        let operands: Vec<(usize, &Arg)> = args()
             .filter(|it| it.1.role == Role::Input && reads(it.1.value) == 1 && kept.binary_search(&it.1.value).is_err())
             .collect();
         let size = |arg: &Arg| flat.values[arg.value].dtype.size();
-        let mut pairs = SmallVec::new();
+        let mut pairs = Vec::new();
         for (to, result) in args().filter(|it| it.1.role == Role::Output) {
             let fits = |(from, operand): &&(usize, &Arg)| {
                 operand.dense == result.dense

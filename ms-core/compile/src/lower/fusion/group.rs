@@ -68,7 +68,7 @@ struct Draft {
     /// Groups that this one reads.
     reads: SmallVec<[usize; 4]>,
     /// Values that the group reads.
-    inputs: SmallVec<[ValueIndex; 8]>,
+    inputs: Vec<ValueIndex>,
     insts: usize,
     /// The [`run_multiple`] of its reductions.
     multiple: Option<usize>,
@@ -96,7 +96,7 @@ struct Grouper<'a> {
     levels: Vec<u32>,
     costs: Vec<Cost>,
     /// The costs of elementwise ops without attributes, by the dtypes of operands.
-    known_costs: FxHashMap<(Op, SmallVec<[DType; 3]>), Cost>,
+    known_costs: FxHashMap<(Op, SmallVec<[DType; 4]>), Cost>,
     uses: Vec<u32>,
     alike: Alike,
     /// The position after all steps, and the one before.
@@ -439,7 +439,7 @@ impl<'a> Grouper<'a> {
     }
 
     /// Returns the values that both groups read from others; `None` if there are too many.
-    fn joint_inputs(&self, own: usize, source: usize) -> Option<SmallVec<[ValueIndex; 8]>> {
+    fn joint_inputs(&self, own: usize, source: usize) -> Option<Vec<ValueIndex>> {
         let mut inputs = self.drafts[source].inputs.clone();
         for &value in &self.drafts[own].inputs {
             let inside = self.group_of(value).is_some_and(|it| it == own || it == source);

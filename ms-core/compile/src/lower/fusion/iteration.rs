@@ -1,9 +1,9 @@
 //! Builds one iteration of a loop as a graph.
 
 use crate::lower::plan::NextCarry;
+use ms_ir::MapVec;
 use ms_ir::op::{Loop, Trips};
 use ms_ir::{Def, Graph, ValueId};
-use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// Returns whether a loop may be a kernel, judged by its trip count and sequences.
@@ -31,7 +31,7 @@ pub(in crate::lower) fn next_carries(body: &Graph, carries: usize) -> Vec<NextCa
         }
         _ => NextCarry::Computed,
     };
-    body.outputs()[..carries].iter().map(&mut next).collect()
+    body.outputs()[..carries].map_vec(&mut next)
 }
 
 /// Builds the graph of one iteration: the carries that `body` computes, its further results, and the `condition` of the
@@ -42,7 +42,7 @@ pub(in crate::lower) fn iteration(body: &Graph, condition: Option<&Arc<Graph>>, 
     let mut outputs: Vec<ValueId> = computed(&next).map(|it| body.outputs()[it]).collect();
     outputs.extend(&body.outputs()[carries..]);
     if let Some(condition) = condition {
-        let operands: SmallVec<[ValueId; 8]> =
+        let operands: Vec<ValueId> =
             body.outputs()[..carries].iter().chain(&body.inputs()[carries..]).copied().collect();
         outputs.push(graph.inline(condition, &operands)[0]);
     }

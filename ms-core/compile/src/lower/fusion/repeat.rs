@@ -10,11 +10,12 @@ use crate::lower::plan::routines::Routines;
 use crate::lower::rewrites::flat::{Access, Flat, FlatNode, Kind, Origin, Repetition, Source, ValueIndex};
 use crate::lower::rewrites::flatten::{flatten_loop, live_nodes};
 use crate::target::Target;
+use ms_ir::MapVec;
 use ms_ir::data::{DType, Type};
 use ms_ir::error::{Code, Error, Result};
 use ms_ir::op::{Lowering, definition};
 use ms_ir::{BinaryOp, Compare, Graph, Inst, Kernel, KernelBuilder, LaneAxis, ParamId, Role, Scope, StrideClass, Val};
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 use std::rc::Rc;
 
 /// A node with a loop that is a kernel.
@@ -100,12 +101,12 @@ impl Repetition {
         used: impl Fn(ValueIndex) -> bool,
         target: &Target,
         routines: &mut Routines,
-    ) -> Result<SmallVec<[Emitted; 2]>> {
+    ) -> Result<Vec<Emitted>> {
         let Repeated { outer, node, .. } = of;
-        let mut emitted = SmallVec::new();
+        let mut emitted = Vec::new();
         for is_one in [true, false] {
             let is_result = |it: &usize| used(node.outputs[*it]) && (outer.numel(node.outputs[*it]) == 1) == is_one;
-            let results: SmallVec<[usize; 8]> = (0..node.outputs.len()).filter(is_result).collect();
+            let results: Vec<usize> = (0..node.outputs.len()).filter(is_result).collect();
             if !results.is_empty() {
                 let elements = if is_one { 1 } else { self.elements };
                 emitted.push(self.kernel_of(of, &results, elements, target, routines)?);
@@ -126,8 +127,8 @@ impl Repetition {
         let (mut args, mut walks): (Vec<Arg>, Vec<Walk>) = (Vec::new(), Vec::new());
         let mut body = KernelBuilder::new(0, 0, LaneAxis::Parallel);
         let mut firsts: Vec<Val> = Vec::with_capacity(node.inputs.len());
-        let mut operands: SmallVec<[Option<ParamId>; 8]> = SmallVec::new();
-        let mut known: SmallVec<[(Role, ValueIndex, usize, StrideClass); 8]> = SmallVec::new();
+        let mut operands: Vec<Option<ParamId>> = Vec::new();
+        let mut known: Vec<(Role, ValueIndex, usize, StrideClass)> = Vec::new();
         let mut push = |body: &mut KernelBuilder, access: &Access, value, role| {
             let is_one = access.layout.numel() == 1;
             let step = if role == Role::Input && is_one { StrideClass::Zero } else { StrideClass::Unit };
@@ -151,7 +152,7 @@ impl Repetition {
             let whole = Access::whole(value, outer.values[value].dtype, &outer.values[value].shape);
             push(&mut body, &whole, value, Role::Output)
         });
-        let outs: SmallVec<[ParamId; 8]> = outs.collect();
+        let outs: Vec<ParamId> = outs.collect();
         for (access, param) in node.inputs.iter().zip(&operands) {
             firsts.push(match (access.source, param) {
                 (Source::Splat(scalar), _) => body.constant(scalar, access.dtype),
@@ -174,7 +175,7 @@ impl Repetition {
     }
 
     /// Adds the loop with these first values of carries and invariants, and returns the last values of the carries.
-    fn stage(&self, body: &mut KernelBuilder, count: Option<usize>, firsts: &[Val]) -> SmallVec<[Val; 8]> {
+    fn stage(&self, body: &mut KernelBuilder, count: Option<usize>, firsts: &[Val]) -> Vec<Val> {
         let Self { flat, tested, condition, next, .. } = self;
         let zero = body.constant(0i64, DType::I32);
         body.end_stage(Scope::Point);
@@ -185,7 +186,7 @@ impl Repetition {
             let is_carry = input < next.len() && !is_kept(input);
             values[input] = Some(if is_carry { body.carry(first) } else { first });
         }
-        let carries: SmallVec<[Val; 8]> = values.iter().take(next.len()).copied().flatten().collect();
+        let carries: Vec<Val> = values.iter().take(next.len()).copied().flatten().collect();
         let counter = count.map(|count| (body.carry(zero), count));
         let read = |body: &mut KernelBuilder, values: &[Option<Val>], access: &Access| match access.source {
             Source::Splat(scalar) => body.constant(scalar, access.dtype),
@@ -193,7 +194,7 @@ impl Repetition {
         };
         let run = |body: &mut KernelBuilder, values: &mut [Option<Val>], nodes: &[FlatNode]| {
             for node in nodes {
-                let operands: SmallVec<[Val; 4]> = node.inputs.iter().map(|it| read(body, values, it)).collect();
+                let operands: Vec<Val> = node.inputs.map_vec(|it| read(body, values, it));
                 values[node.outputs[0]] = Some(apply(flat, node, body, &operands));
             }
         };
@@ -209,7 +210,7 @@ impl Repetition {
         };
         body.end_unless(goes_on);
         run(body, &mut values, steps);
-        let following: SmallVec<[Val; 8]> = next.iter().map(|it| read(body, &values, it)).collect();
+        let following: Vec<Val> = next.map_vec(|it| read(body, &values, it));
         let counted = counter.map(|(counter, _)| {
             let one = body.constant(1i64, DType::I32);
             (counter, body.binary(BinaryOp::Add, counter, one))
@@ -227,7 +228,7 @@ impl Repetition {
 
 /// Removes the params that the kernel does not access, and their entries in `args` and `walks`.
 fn without_unread(mut kernel: Kernel, args: &mut Vec<Arg>, walks: &mut Vec<Walk>) -> Kernel {
-    let mut number: SmallVec<[Option<u32>; 8]> = SmallVec::from_elem(None, kernel.params.len());
+    let mut number: Vec<Option<u32>> = vec![None; kernel.params.len()];
     for inst in &kernel.insts {
         if let Inst::Load(param) | Inst::Store(param, _) = inst {
             number[param.0 as usize] = Some(0);

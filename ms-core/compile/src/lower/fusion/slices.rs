@@ -11,15 +11,16 @@ use crate::lower::fusion::group::{Group, Groups, result_part};
 use crate::lower::rewrites::flat::{Access, Flat, FlatNode, Kind, NodeIndex, Origin, ValueIndex};
 use crate::lower::rewrites::sink::Steps;
 use crate::target::{Cost, Target};
+use ms_ir::MapVec;
 use ms_ir::data::{Attrs, Layout};
 use rustc_hash::FxHashMap;
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 
 /// The locations that the results of kernels are written to.
 pub(in crate::lower) struct Stores {
     /// Whether each value has its own memory.
     own: Vec<bool>,
-    slices: FxHashMap<ValueIndex, SmallVec<[Slice; 1]>>,
+    slices: FxHashMap<ValueIndex, Vec<Slice>>,
 }
 
 /// Some elements of a value.
@@ -54,7 +55,7 @@ pub(in crate::lower) fn place(flat: &mut Flat, groups: &mut Groups, target: &Tar
         return stores;
     }
     let (readers, inner) = (base_readers(flat, groups), inner_slices(flat, groups));
-    let before = groups.list.iter().map(|_| Vec::new()).collect();
+    let before = groups.list.map_vec(|_| Vec::new());
     let mut placer = Placer { flat, groups, target, readers, inner, before, stores };
     (0..placer.groups.list.len()).for_each(|it| placer.group(it));
     let Placer { before, stores, .. } = placer;
@@ -238,7 +239,7 @@ impl Placer<'_> {
         self.groups.levels.push(0);
         self.groups.costs.push(Cost { insts: 1, ..Cost::default() });
         self.stores.own.push(false);
-        self.stores.slices.insert(value, smallvec![slice]);
+        self.stores.slices.insert(value, vec![slice]);
         if let Some(read) = access.value() {
             self.stores.own[read] = true;
         }

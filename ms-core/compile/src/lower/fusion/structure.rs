@@ -9,11 +9,11 @@ use crate::lower::fusion::nest::Nest;
 use crate::lower::fusion::slices::Stores;
 use crate::lower::plan::{IndexedAxis, KernelId};
 use crate::lower::rewrites::flat::{Access, Flat, Kind, NodeIndex, Origin, Source, ValueIndex};
+use ms_ir::MapVec;
 use ms_ir::Role;
 use ms_ir::data::{Attr, Attrs, DType, Layout, Scalar};
 use ms_ir::error::Result;
 use rustc_hash::{FxHashMap, FxHasher};
-use smallvec::SmallVec;
 use std::hash::Hasher;
 use std::rc::Rc;
 
@@ -47,7 +47,7 @@ pub(in crate::lower) struct Structure {
     /// Equal for groups with equal kernels, nests, and roles of locations.
     words: Vec<u64>,
     /// The distinct locations that the group accesses, in order of occurrence: values, each with its first element.
-    locations: SmallVec<[(ValueIndex, usize); 8]>,
+    locations: Vec<(ValueIndex, usize)>,
 }
 
 impl KnownKernels {
@@ -81,7 +81,7 @@ impl KnownKernels {
             let (value, offset) = structure.locations[it.location];
             Arg { value, role: it.role, offset, axis: it.axis, dense: it.dense }
         };
-        let args = args.iter().map(arg).collect();
+        let args = args.map_vec(arg);
         Some(Emitted { kernel: *kernel, nest: nest.clone(), accesses: accesses.clone(), args })
     }
 
@@ -139,7 +139,7 @@ impl Structure {
             return None;
         }
         let domain = group.domain.as_ref().expect("only kernels have a structure");
-        let mut out = Self { words: Vec::with_capacity(64), locations: SmallVec::new() };
+        let mut out = Self { words: Vec::with_capacity(64), locations: Vec::new() };
         out.domain(domain);
         out.words.extend([u64::from(group.op.is_some()), group.rows.map_or(0, |it| 1 + it as u64)]);
         for &index in &group.nodes {

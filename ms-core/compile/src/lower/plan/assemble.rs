@@ -14,6 +14,7 @@ use crate::lower::plan::{
 use crate::lower::rewrites::flat::{
     Access, Check, Flat, FlatNode, FlatValue, Kind, Origin, Region, RegionLoop, Trips, ValueIndex,
 };
+use ms_ir::MapVec;
 use ms_ir::data::Layout;
 use ms_ir::op::definition;
 use ms_ir::{Contraction, Graph, ParamId};
@@ -23,8 +24,8 @@ use ms_ir::{Contraction, Graph, ParamId};
 pub(in crate::lower) fn assemble(graph: &Graph, flat: &Flat, steps: Vec<Draft>, routines: &mut Routines) -> Routine {
     let mut assembly = Assembly { flat, routines, routine: Routine::default(), buffers: vec![None; flat.values.len()] };
     assembly.routine.name = graph.name().to_owned();
-    assembly.routine.inputs = graph.inputs().iter().map(|&it| graph.ty(it).clone()).collect();
-    assembly.routine.outputs = graph.outputs().iter().map(|&it| graph.ty(it).clone()).collect();
+    assembly.routine.inputs = graph.inputs().map_vec(|&it| graph.ty(it).clone());
+    assembly.routine.outputs = graph.outputs().map_vec(|&it| graph.ty(it).clone());
     let uses = Uses::of(flat, &steps);
     let may_fail = |it: &Draft| step_may_fail(flat, it, assembly.routines);
     let fallible = steps.iter().rposition(may_fail).map_or(0, |last| last as u32 + 1);
@@ -104,7 +105,7 @@ impl Assembly<'_> {
         for draft in steps {
             let step = match draft {
                 Draft::Kernel(ref emitted) => PlanStep::Kernel(self.call(emitted)),
-                Draft::Kernels(ref all) => PlanStep::Kernels(all.iter().map(|it| self.call(it)).collect()),
+                Draft::Kernels(ref all) => PlanStep::Kernels(all.map_vec(|it| self.call(it))),
                 Draft::Contraction(node, epilogues) => {
                     let node = &self.flat.nodes[node];
                     let mut step = self.contraction(node, ContractionResult::Epilogues(Vec::new()));
@@ -191,8 +192,8 @@ impl Assembly<'_> {
     }
 
     fn region(&self, region: &Region, node: &FlatNode) -> PlanStep {
-        let taken: Vec<Span> = node.inputs.iter().map(|it| self.span(it)).collect();
-        let given: Vec<Span> = node.outputs.iter().map(|it| Span { buffer: self.buffer_of(*it), offset: 0 }).collect();
+        let taken: Vec<Span> = node.inputs.map_vec(|it| self.span(it));
+        let given: Vec<Span> = node.outputs.map_vec(|it| Span { buffer: self.buffer_of(*it), offset: 0 });
         match region {
             Region::Call(routine, _) => PlanStep::Call { routine: *routine, inputs: taken, outputs: given },
             Region::Branch(routines, _) => PlanStep::Branch {

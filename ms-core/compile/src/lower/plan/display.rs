@@ -5,6 +5,7 @@ use crate::lower::plan::{
     Argument, Buffer, Carry, ContractionResult, ContractionStep, Epilogue, EpilogueLoops, IndexedAxis, KernelCall,
     KernelId, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Routine, Span, View,
 };
+use ms_ir::MapVec;
 use ms_ir::ParamId;
 use ms_ir::text::{InputNames, write_attrs};
 use std::fmt::{self, Display, Formatter};
@@ -183,7 +184,7 @@ fn arguments(plan: &Plan, kernel: KernelId, result: Option<ParamId>, args: &[Arg
 
 /// Formats a buffer with its strides, in elements.
 fn argument(arg: &Argument, size: usize) -> String {
-    let strides: Vec<i64> = arg.strides.iter().map(|it| it / size as i64).collect();
+    let strides: Vec<i64> = arg.strides.map_vec(|it| it / size as i64);
     let offset = if arg.offset == 0 { String::new() } else { format!("+{}", arg.offset) };
     let axis = match arg.axis {
         Some(IndexedAxis { stride, extent }) => format!(" axis {extent} by {}", stride / size as i64),

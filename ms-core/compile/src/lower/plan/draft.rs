@@ -2,7 +2,7 @@
 
 use crate::lower::fusion::emitted::Emitted;
 use crate::lower::rewrites::flat::{Access, Flat, NodeIndex, Origin, ValueIndex};
-use smallvec::SmallVec;
+use ms_ir::MapVec;
 
 /// A step whose buffers have no memory yet.
 pub(in crate::lower) enum Draft {
@@ -26,8 +26,8 @@ pub(in crate::lower) struct Use {
 
 impl Draft {
     /// The values that the step accesses.
-    pub fn uses(&self, flat: &Flat) -> SmallVec<[Use; 4]> {
-        let mut uses: SmallVec<[Use; 4]> = SmallVec::new();
+    pub fn uses(&self, flat: &Flat) -> Vec<Use> {
+        let mut uses = Vec::new();
         if let Self::Contraction(node, _) | Self::Library(node, _) = self {
             uses.extend(operands(flat, *node).into_iter().map(|value| Use { value, over: None }));
         }
@@ -54,7 +54,7 @@ impl Draft {
     }
 
     /// The values that the step writes.
-    pub fn results<'a>(&'a self, flat: &'a Flat) -> SmallVec<[ValueIndex; 4]> {
+    pub fn results<'a>(&'a self, flat: &'a Flat) -> Vec<ValueIndex> {
         match self {
             Self::Kernel(_) | Self::Kernels(_) | Self::Contraction(..) => {
                 self.kernels().iter().flat_map(Emitted::results).collect()
@@ -69,7 +69,7 @@ impl Draft {
 
     /// Returns the results that the step may write over inputs of the routine, considering only its own reads and
     /// writes.
-    pub fn over_inputs(&self, flat: &Flat) -> SmallVec<[OverInput; 4]> {
+    pub fn over_inputs(&self, flat: &Flat) -> Vec<OverInput> {
         let over = |result: ValueIndex, operand: ValueIndex| match flat.values[operand].origin {
             Origin::Input(input) => Some(OverInput { result, operand, input }),
             Origin::Constant(_) | Origin::Node(_) | Origin::Position => None,
@@ -79,7 +79,7 @@ impl Draft {
             return updated.filter_map(|(result, operand)| over(result, operand)).collect();
         }
         let kept = self.kept(flat);
-        let of = |emitted: &Emitted| -> SmallVec<[OverInput; 4]> {
+        let of = |emitted: &Emitted| -> Vec<OverInput> {
             let pairs = emitted.overwritable(flat, &kept).into_iter();
             let value = |at: usize| emitted.args[at].value;
             pairs.filter_map(|(result, operand)| over(value(result), value(operand))).collect()
@@ -100,10 +100,10 @@ impl Draft {
     /// order, or on one tile of the result each. So values that several of them access are live throughout. The
     /// operands of an op with epilogues are live while tiles of its result are written. A tile of a library op's result
     /// is dead after its epilogues.
-    fn kept(&self, flat: &Flat) -> SmallVec<[ValueIndex; 8]> {
+    fn kept(&self, flat: &Flat) -> Vec<ValueIndex> {
         let (kernels, operands) = match self {
-            Self::Kernel(_) | Self::Whole(_) => return SmallVec::new(),
-            Self::Kernels(all) => (all, SmallVec::new()),
+            Self::Kernel(_) | Self::Whole(_) => return Vec::new(),
+            Self::Kernels(all) => (all, Vec::new()),
             Self::Contraction(node, all) => (all, operands(flat, *node)),
             Self::Library(node, all) => {
                 let mut operands = operands(flat, *node);
@@ -111,12 +111,12 @@ impl Draft {
                 (all, operands)
             }
         };
-        let accesses = |(at, it): (usize, &'_ Emitted)| it.args.iter().map(|it| (it.value, at)).collect::<Vec<_>>();
+        let accesses = |(at, it): (usize, &'_ Emitted)| it.args.map_vec(|it| (it.value, at));
         let mut accesses: Vec<(ValueIndex, usize)> = kernels.iter().enumerate().flat_map(accesses).collect();
         accesses.sort_unstable();
         accesses.dedup();
         let several = accesses.windows(2).filter(|it| it[0].0 == it[1].0).map(|it| it[0].0);
-        let mut kept: SmallVec<[ValueIndex; 8]> = operands.into_iter().chain(several).collect();
+        let mut kept: Vec<ValueIndex> = operands.into_iter().chain(several).collect();
         kept.sort_unstable();
         kept
     }
@@ -124,7 +124,7 @@ impl Draft {
 
 /// Returns the operands of an op with epilogues, then its result unless that is a contraction's, which is not
 /// materialised.
-fn operands(flat: &Flat, node: NodeIndex) -> SmallVec<[ValueIndex; 4]> {
+fn operands(flat: &Flat, node: NodeIndex) -> Vec<ValueIndex> {
     let node = &flat.nodes[node];
     node.inputs.iter().filter_map(Access::value).chain(node.outputs.iter().copied()).collect()
 }

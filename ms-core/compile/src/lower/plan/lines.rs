@@ -4,6 +4,7 @@
 //! number of a node, and the traced graph has its location.
 
 use crate::lower::plan::value_bytes;
+use ms_ir::MapVec;
 use ms_ir::error::Missing;
 use ms_ir::op::{Effects, Lowering, definition, has_product};
 use ms_ir::{Def, Graph, Node, Type, ValueId, subgraphs};
@@ -93,7 +94,7 @@ pub fn node_of_memory(graph: &Graph, missing: Missing) -> Option<Exhausted<'_>> 
         Missing::Inside => largest(false).or_else(|| largest(true)),
         Missing::Product => {
             let is_product = |(part, node): &(&Graph, &Node)| {
-                let inputs: Vec<&Type> = node.inputs.iter().map(|&id| part.ty(id)).collect();
+                let inputs: Vec<&Type> = node.inputs.map_vec(|&id| part.ty(id));
                 has_product(node.op, &node.attrs, &inputs)
             };
             let mut products = all().filter(is_product).map(|it| it.1);

@@ -403,13 +403,13 @@ impl PlanStep {
     }
 
     /// Returns the routines that a step runs.
-    pub fn callees(&self) -> SmallVec<[RoutineId; 2]> {
+    pub fn callees(&self) -> &[RoutineId] {
         match self {
-            Self::Kernel(_) | Self::Kernels(_) => SmallVec::new(),
-            Self::Contraction(_) | Self::Library { .. } | Self::Check { .. } => SmallVec::new(),
-            Self::Call { routine, .. } => [*routine].into_iter().collect(),
-            Self::Branch { routines, .. } => routines.iter().copied().collect(),
-            Self::Loop(it) => [it.body].into_iter().collect(),
+            Self::Kernel(_) | Self::Kernels(_) => &[],
+            Self::Contraction(_) | Self::Library { .. } | Self::Check { .. } => &[],
+            Self::Call { routine, .. } => std::slice::from_ref(routine),
+            Self::Branch { routines, .. } => routines,
+            Self::Loop(it) => std::slice::from_ref(&it.body),
         }
     }
 }

@@ -4,8 +4,8 @@ use crate::lower::plan::draft::{Draft, OverInput};
 use crate::lower::plan::{Reuse, is_stack};
 use crate::lower::rewrites::flat::{Flat, Origin, ValueIndex};
 use ms_ir::Graph;
+use ms_ir::MapVec;
 use rustc_hash::{FxHashMap, FxHashSet};
-use smallvec::SmallVec;
 
 /// The steps that use a routine's values, and the values that these may overwrite.
 pub(in crate::lower) struct Uses {
@@ -45,7 +45,7 @@ impl Uses {
         let over_input: FxHashSet<ValueIndex> = uses.over_inputs.iter().map(|it| it.0).collect();
         let bytes = |value: ValueIndex| flat.numel(value) * flat.values[value].dtype.size();
         for (output, &result) in (0..).zip(&flat.outputs) {
-            let (mut value, mut before) = (result, SmallVec::<[ValueIndex; 4]>::new());
+            let (mut value, mut before) = (result, Vec::<ValueIndex>::new());
             while !over_input.contains(&value) {
                 let Some(&next) = over.get(&value) else { break };
                 let is_free = flat.producer(next).is_some() && !uses.output_of.contains_key(&next);
@@ -66,7 +66,7 @@ impl Uses {
     pub fn reuse(&self, graph: &Graph, flat: &Flat, fallible: u32) -> Reuse {
         let Self { first, last, over_inputs, output_of } = self;
         let in_array = |&id: &_| if is_stack(graph.ty(id)) { u32::MAX } else { 0 };
-        let mut free_from: Vec<u32> = graph.inputs().iter().map(in_array).collect();
+        let mut free_from: Vec<u32> = graph.inputs().map_vec(in_array);
         for (value, step) in last.iter().enumerate() {
             if let (Origin::Input(input), Some(step)) = (flat.values[value].origin, step) {
                 let free = &mut free_from[input as usize];
@@ -74,7 +74,7 @@ impl Uses {
             }
         }
         // An output without elements is not accessed.
-        let mut touched_at: Vec<u32> = flat.outputs.iter().map(|it| first[*it].unwrap_or(0)).collect();
+        let mut touched_at: Vec<u32> = flat.outputs.map_vec(|it| first[*it].unwrap_or(0));
         for (value, &output) in output_of {
             if let Some(step) = first[*value] {
                 let touched = &mut touched_at[output as usize];

@@ -8,7 +8,7 @@ use crate::lower::plan::draft::Draft;
 use crate::lower::plan::reuse::Uses;
 use crate::lower::plan::routines::Routines;
 use crate::lower::rewrites::flat::{Access, Flat, FlatNode, FlatValue, Kind, Origin, Region, Trips, ValueIndex};
-use smallvec::SmallVec;
+use ms_ir::MapVec;
 
 /// Returns whether a step of a node may fail at run time, because it checks values or allocates memory.
 fn may_fail(flat: &Flat, node: &FlatNode, routines: &Routines) -> bool {
@@ -61,10 +61,10 @@ pub(in crate::lower) fn orders(flat: &Flat, routines: &Routines) -> Vec<Order> {
         return Vec::new();
     }
     let bytes = |value: ValueIndex| flat.numel(value) * flat.values[value].dtype.size();
-    let operands = |node: &'_ FlatNode| node.inputs.iter().filter_map(Access::value).collect::<SmallVec<[_; 4]>>();
+    let operands = |node: &'_ FlatNode| node.inputs.iter().filter_map(Access::value).collect::<Vec<_>>();
     // By value, whether it is an input, or is computed elementwise from an input of the same size in bytes.
     let is_input = |it: &FlatValue| matches!(it.origin, Origin::Input(_));
-    let mut is_updated: Vec<bool> = flat.values.iter().map(is_input).collect();
+    let mut is_updated: Vec<bool> = flat.values.map_vec(is_input);
     for node in flat.nodes.iter().filter(|it| matches!(it.kind, Kind::Map(_))) {
         let result = node.outputs[0];
         is_updated[result] = operands(node).iter().any(|it| is_updated[*it] && bytes(*it) == bytes(result));
@@ -101,7 +101,7 @@ pub(in crate::lower) fn orders(flat: &Flat, routines: &Routines) -> Vec<Order> {
 /// Moves steps that may overwrite an input, and their dependents, after the last step that may fail. Steps on which a
 /// fallible one depends stay, and all others keep their order.
 pub(in crate::lower) fn delay_overwriting(flat: &Flat, steps: Vec<Draft>, routines: &Routines) -> Vec<Draft> {
-    let fails: Vec<bool> = steps.iter().map(|it| step_may_fail(flat, it, routines)).collect();
+    let fails: Vec<bool> = steps.map_vec(|it| step_may_fail(flat, it, routines));
     let Some(last) = fails.iter().rposition(|it| *it) else { return steps };
     if steps[..last].iter().all(|it| it.over_inputs(flat).is_empty()) {
         return steps;

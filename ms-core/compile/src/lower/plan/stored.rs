@@ -5,6 +5,7 @@ use crate::lower::plan::{
     KernelCall, KernelId, Loop, NextCarry, Place, Plan, PlanOp, PlanStep, Repeat, Reuse, Routine, RoutineId, Span,
     View, is_stack,
 };
+use ms_ir::MapVec;
 use ms_ir::data::{Attrs, DType, Layout, Literal, Op, Type};
 use ms_ir::op::{self, Lowering};
 use ms_ir::stored::{Description, Reader, Stored, stored, stored_as};
@@ -115,8 +116,7 @@ impl Plan {
         let view = |view: &View| Type::of(view.dtype, view.layout.shape());
         let step = |step: &PlanStep| match step {
             PlanStep::Library { op, attrs, inputs, outputs, .. } => {
-                let (inputs, outputs): (Vec<_>, Vec<_>) =
-                    (inputs.iter().map(view).collect(), outputs.iter().map(view).collect());
+                let (inputs, outputs): (Vec<_>, Vec<_>) = (inputs.map_vec(view), outputs.map_vec(view));
                 op::fits(op.0, attrs, &[], &inputs.iter().collect::<Vec<_>>(), &outputs).is_ok()
             }
             PlanStep::Check { op, of, axis, positions, .. } => {

@@ -6,7 +6,7 @@
 use crate::lower::rewrites::flat::{Access, Accesses, Flat, FlatNode, Kind, NodeIndex, Origin, ValueIndex};
 use crate::lower::rewrites::sink::Steps;
 use ms_ir::data::Layout;
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 
 /// The maximum number of slices that an op is computed for, each of which is a separate kernel.
 const MOST_SLICES: usize = 8;
@@ -32,7 +32,7 @@ pub(in crate::lower) fn distribute(flat: &mut Flat) {
 }
 
 /// The steps of each slice of a result along its axes; `None` for an empty slice.
-type SliceSteps = SmallVec<[Option<Steps>; 2]>;
+type SliceSteps = Vec<Option<Steps>>;
 
 struct Distributed<'a> {
     flat: &'a mut Flat,

@@ -2,10 +2,11 @@
 
 use crate::lower::fusion::gather::Positions;
 use crate::lower::plan::{NextCarry, RoutineId};
+use ms_ir::MapVec;
 use ms_ir::data::{Attrs, DType, Layout, Literal, Op, Scalar, Shape, Type};
 use ms_ir::op::{Lowering, ReduceRule, Slices, definition};
 use ms_ir::{Contraction, ContractionRanks, ContractionTypes, Precision};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use std::panic::Location;
 use std::rc::Rc;
 
@@ -66,8 +67,8 @@ pub(in crate::lower) enum Origin {
 pub(in crate::lower) struct FlatNode {
     pub kind: Kind,
     pub attrs: Attrs,
-    pub inputs: SmallVec<[Access; 3]>,
-    pub outputs: SmallVec<[ValueIndex; 1]>,
+    pub inputs: Accesses,
+    pub outputs: Shape,
     /// The source location in the user's program.
     pub location: Option<&'static Location<'static>>,
 }
@@ -182,17 +183,17 @@ impl Flat {
         let Lowering::Slices(rule) = &definition(op).lowering else {
             unreachable!("the kind of a node follows from its op")
         };
-        let shapes: SmallVec<[&[usize]; 4]> = node.inputs.iter().map(|it| it.layout.shape()).collect();
+        let shapes: Vec<&[usize]> = node.inputs.map_vec(|it| it.layout.shape());
         rule(&node.attrs, &shapes, &Layout::contiguous(&self.values[node.outputs[0]].shape))
     }
 
     /// Returns the results of a node that is a separate step, each with an operand whose memory it may reuse. No later
     /// step may read that operand.
-    pub fn updated(&self, node: &FlatNode) -> SmallVec<[(ValueIndex, ValueIndex); 1]> {
+    pub fn updated(&self, node: &FlatNode) -> Updated {
         let pairs = match node.kind {
-            Kind::Library(op) if matches!(definition(op).lowering, Lowering::Update) => smallvec![(0, 0)],
+            Kind::Library(op) if matches!(definition(op).lowering, Lowering::Update) => vec![(0, 0)],
             Kind::Region(number) => self.regions[number].updated(),
-            _ => return SmallVec::new(),
+            _ => return Vec::new(),
         };
         let pair = |(result, operand): (usize, usize)| {
             let access = &node.inputs[operand];
@@ -226,7 +227,7 @@ impl Flat {
 pub(in crate::lower) type Accesses = SmallVec<[Access; 3]>;
 
 /// Pairs of a result index and the index of an operand whose memory the result may reuse.
-pub(in crate::lower) type Updated = SmallVec<[(usize, usize); 1]>;
+pub(in crate::lower) type Updated = Vec<(usize, usize)>;
 
 /// The semantics of a node with regions.
 pub(in crate::lower) enum Region {

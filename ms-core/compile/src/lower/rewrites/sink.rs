@@ -4,11 +4,10 @@
 //! stored. Instead the op is computed only at the elements of the view, and reads its operands through the view.
 
 use crate::lower::fusion::body::weigh;
-use crate::lower::rewrites::flat::{Access, Flat, FlatNode, Kind, NodeIndex};
+use crate::lower::rewrites::flat::{Access, Accesses, Flat, FlatNode, Kind, NodeIndex};
 use crate::target::Target;
 use ms_ir::ContractionRanks;
 use ms_ir::data::{Layout, Shape, Strides};
-use smallvec::SmallVec;
 
 /// Sinks all ops that can be moved, readers before their operands.
 pub(in crate::lower) fn sink(flat: &mut Flat, target: &Target) {
@@ -35,7 +34,7 @@ pub(in crate::lower) fn sink(flat: &mut Flat, target: &Target) {
 }
 
 /// The uses of one value: the reading node and the number of the operand.
-type Readers = SmallVec<[(NodeIndex, usize); 2]>;
+type Readers = Vec<(NodeIndex, usize)>;
 
 /// Transposes products that are only read transposed: `(a b)ᵀ = bᵀ aᵀ`, whose operands are views.
 pub(in crate::lower) fn transpose_products(flat: &mut Flat) {
@@ -78,7 +77,7 @@ fn is_product(node: &FlatNode) -> bool {
 
 /// Returns the view with its last two axes exchanged.
 fn transposed(layout: &Layout) -> Layout {
-    let mut axes: SmallVec<[usize; 4]> = (0..layout.rank()).collect();
+    let mut axes: Vec<usize> = (0..layout.rank()).collect();
     let rank = axes.len();
     axes.swap(rank - 2, rank - 1);
     layout.permute(&axes)
@@ -90,7 +89,7 @@ fn is_transpose(view: &Layout, shape: &[usize]) -> bool {
 }
 
 /// Returns the operands from which a node computes the elements of `view` of its result.
-fn moved(flat: &Flat, node: NodeIndex, view: &Access, target: &Target) -> Option<SmallVec<[Access; 3]>> {
+fn moved(flat: &Flat, node: NodeIndex, view: &Access, target: &Target) -> Option<Accesses> {
     let node = &flat.nodes[node];
     if !matches!(node.kind, Kind::Map(_) | Kind::Copy | Kind::Gather { .. }) {
         return None;
@@ -113,7 +112,7 @@ pub(in crate::lower) struct Steps {
     /// The first element, by axis of the array.
     start: Strides,
     /// The axis of the array for each axis of the view, and the step along it.
-    axes: SmallVec<[(usize, isize); 4]>,
+    axes: Vec<(usize, isize)>,
 }
 
 impl Steps {
@@ -130,7 +129,7 @@ impl Steps {
             left %= stride;
         }
         let (mut low, mut high) = (start.clone(), start.clone());
-        let mut axes = SmallVec::new();
+        let mut axes = Vec::new();
         for (&size, &stride) in view.shape().iter().zip(view.strides()) {
             if size == 1 || stride == 0 {
                 axes.push((0, 0));

@@ -109,7 +109,19 @@ thread_local! {
 
 /// Calls `f` with the thread's stream of this kind.
 pub fn with_stream<R>(memory: &'static dyn Memory, kind: StreamKind, f: impl FnOnce(Stream) -> R) -> R {
-    let lent = LENT.try_with(|lent| {
+    match lent(memory, kind) {
+        Some(stream) => f(stream),
+        // The thread is ending.
+        None => {
+            let lent = Lent { memory, kind, stream: memory.lend(kind) };
+            f(lent.stream)
+        }
+    }
+}
+
+/// Returns the stream that is lent to this thread, or `None` if the thread is ending.
+fn lent(memory: &'static dyn Memory, kind: StreamKind) -> Option<Stream> {
+    let found = LENT.try_with(|lent| {
         let device = memory.device();
         let known = lent.borrow().iter().find(|it| it.kind == kind && it.memory.device() == device).map(|it| it.stream);
         known.unwrap_or_else(|| {
@@ -119,14 +131,7 @@ pub fn with_stream<R>(memory: &'static dyn Memory, kind: StreamKind, f: impl FnO
             stream
         })
     });
-    match lent {
-        Ok(stream) => f(stream),
-        // The thread is ending.
-        Err(_) => {
-            let lent = Lent { memory, kind, stream: memory.lend(kind) };
-            f(lent.stream)
-        }
-    }
+    found.ok()
 }
 
 /// Waits for a step that was submitted to a device, if `MS_DEVICE_SYNC` is set.

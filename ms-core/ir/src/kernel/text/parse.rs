@@ -8,7 +8,6 @@ use crate::data::DType;
 use crate::error::Result;
 use crate::text::{Token, Tokens, Value};
 use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
 
 impl Kernel {
     /// Reads a kernel in the text form (see [`Kernel`]'s module).
@@ -59,8 +58,8 @@ impl Parser<'_, '_> {
                 run = self.setting("run", Self::small)?;
             }
         }
-        let (insts, types, stages) = (Vec::new(), Vec::new(), SmallVec::new());
-        let mut kernel = Kernel { par, seq, lanes, order, run, params: SmallVec::new(), insts, types, stages };
+        let (insts, types, stages) = (Vec::new(), Vec::new(), Vec::new());
+        let mut kernel = Kernel { par, seq, lanes, order, run, params: Vec::new(), insts, types, stages };
         while let Token::Word(word) = self.tokens.token
             && let Some(role) = Role::from_name(word)
         {

@@ -1,11 +1,11 @@
 //! Parses attributes.
 
 use super::Parser;
+use crate::MapVec;
 use crate::data::{Attr, Attrs, DType, Dim, Literal, Op, Shape, Type};
 use crate::error::Result;
 use crate::text::lex::Token;
 use crate::text::literal::bytes_from_hex;
-use smallvec::SmallVec;
 
 /// The maximum total size, in bytes, of all literals with `..` in a text. The length of the text does not bound their
 /// memory.
@@ -13,8 +13,8 @@ const LARGEST_FILL: usize = 1 << 30;
 
 impl<'a> Parser<'a> {
     pub(super) fn attrs(&mut self, op: Op) -> Result<Attrs> {
-        let names: SmallVec<[&str; 8]> = op.0.attrs.iter().map(|it| it.name).collect();
-        let mut attrs: SmallVec<[Option<Attr>; 4]> = SmallVec::from_elem(None, names.len());
+        let names: Vec<&str> = op.0.attrs.map_vec(|it| it.name);
+        let mut attrs: Vec<Option<Attr>> = vec![None; names.len()];
         let start = self.tokens.at;
         if self.tokens.eat('{')? {
             loop {
@@ -123,7 +123,7 @@ impl<'a> Parser<'a> {
     /// Parses a list of integers, or of sizes if one of them is an expression.
     fn ints(&mut self) -> Result<Attr> {
         let start = self.tokens.at;
-        let all: SmallVec<[Attr; 4]> = self.list(|it| match it.tokens.token {
+        let all: Vec<Attr> = self.list(|it| match it.tokens.token {
             // An integer that cannot be a constant in an expression.
             Token::Number(text) if text.parse().is_ok_and(|it| Dim::signed(it).as_known() != Some(it)) => {
                 it.tokens.int().map(Attr::Int)

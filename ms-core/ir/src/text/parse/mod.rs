@@ -5,6 +5,7 @@ mod types;
 
 use super::lex::{Token, Value};
 use super::tokens::Tokens;
+use crate::MapVec;
 use crate::data::{Attrs, Op};
 use crate::error::Result;
 use crate::{Graph, Node, ValueId};
@@ -114,7 +115,7 @@ impl<'a> Parser<'a> {
         self.tokens.advance()?;
         let outputs = self.operands(&scope)?;
         if !outputs.iter().map(|&it| scope.graph.ty(it)).eq(&types) {
-            let returned: Vec<_> = outputs.iter().map(|&it| scope.graph.ty(it).to_string()).collect();
+            let returned: Vec<_> = outputs.map_vec(|&it| scope.graph.ty(it).to_string());
             return Err(self.tokens.error(at, format!("the graph returns ({}), not this", returned.join(", "))));
         }
         scope.graph.set_outputs(outputs);
@@ -123,7 +124,7 @@ impl<'a> Parser<'a> {
     }
 
     fn node(&mut self, scope: &mut Scope<'a>) -> Result<()> {
-        let mut results: SmallVec<[(&str, usize); 2]> = SmallVec::new();
+        let mut results: Vec<(&str, usize)> = Vec::new();
         if matches!(self.tokens.token, Token::Value(_)) {
             loop {
                 let (Value { text, .. }, at) = self.tokens.value("a result")?;

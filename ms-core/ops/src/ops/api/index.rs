@@ -8,6 +8,7 @@ use crate::ops::{
     IntoOperand, broadcast_to, cast, dynamic_update_slice, iota, permute, reshape, select, stack, update, wrapping,
 };
 use crate::tensor::{DType, Dim, Dims, Index, IntoIndices, Selection, Tensor};
+use ms_ir::MapVec;
 use ms_ir::error::{Result, called};
 use smallvec::SmallVec;
 
@@ -81,7 +82,7 @@ impl Tensor {
             return self.set_positions(&indices, &value);
         }
         let value = reshape(broadcast_to(&*value, &selection.shape), &selection.sizes);
-        let steps: Vec<i64> = selection.steps.iter().map(|&it| it as i64).collect();
+        let steps: Vec<i64> = selection.steps.map_vec(|&it| it as i64);
         update(self, &value, &*selection.starts, &steps)
     }
 
@@ -180,7 +181,7 @@ fn at_positions(part: &Tensor, indices: &[Index], rank: usize) -> Tensor {
     let shapes = found.iter().try_fold(Dims::new(), |shape, (_, it)| broadcast_dims(&shape, &it.dims()));
     let shape = or_poison!(shapes.map_err(|it| named("index", &[part], it)));
     let wide = |(_, it): &(usize, Tensor)| broadcast_to(cast(it, DType::I64), &shape);
-    let positions = stack(&found.iter().map(wide).collect::<Vec<_>>(), -1);
+    let positions = stack(&found.map_vec(wide), -1);
     let taken = |axis: &usize| found.iter().any(|it| it.0 == *axis);
     let others = (0..part.rank()).filter(|it| !taken(it));
     let order: Vec<isize> = found.iter().map(|it| it.0).chain(others).map(|it| it as isize).collect();

@@ -8,6 +8,7 @@ use crate::ops::{
     less_equal, log, log1p, logical_and, logical_or, matmul, mul, pow, reshape, select, squeeze, sub, sum,
 };
 use crate::tensor::{AsTensor, Tensor, broadcast_shapes};
+use ms_ir::MapVec;
 use ms_ir::error::{Code, Error, OrRaise, called, raise};
 use std::borrow::Cow;
 use std::f64::consts::{LN_2, LN_10};
@@ -24,9 +25,9 @@ use std::f64::consts::{LN_2, LN_10};
 #[track_caller]
 pub fn addn<T: AsTensor>(tensors: &[T]) -> Tensor {
     let _called = called("addn");
-    let given: Vec<Tensor> = tensors.iter().map(|it| it.as_tensor().into_owned()).collect();
+    let given: Vec<Tensor> = tensors.map_vec(|it| it.as_tensor().into_owned());
     if let (2.., Some(dtype)) = (given.len(), result_dtype(given.iter().map(Some))) {
-        return rounded(addn(&given.iter().map(widened).collect::<Vec<_>>()), dtype);
+        return rounded(addn(&given.map_vec(widened)), dtype);
     }
     let mut all = given.into_iter();
     let Some(first) = all.next() else {
@@ -218,7 +219,7 @@ pub fn bmm(a: impl AsTensor, b: impl AsTensor) -> Tensor {
 #[track_caller]
 pub fn meshgrid<T: AsTensor>(vectors: &[T]) -> Vec<Tensor> {
     let _called = called("meshgrid");
-    let vectors: Vec<_> = vectors.iter().map(|it| it.as_tensor()).collect();
+    let vectors: Vec<_> = vectors.map_vec(|it| it.as_tensor());
     if let Some(other) = vectors.iter().find(|it| it.rank() != 1) {
         raise(crate::ops::axis::refusal("meshgrid", &[other], Code::Shape, "vectors are needed"));
     }
@@ -231,7 +232,7 @@ pub fn meshgrid<T: AsTensor>(vectors: &[T]) -> Vec<Tensor> {
     let common =
         open.iter().try_fold(Default::default(), |all: crate::tensor::Shape, it| broadcast_shapes(&all, it.shape()));
     let common = common.map_err(|it| it.with_op("meshgrid")).or_raise();
-    open.iter().map(|it| broadcast_to(it, &common)).collect()
+    open.map_vec(|it| broadcast_to(it, &common))
 }
 
 /// Returns the slices along an axis, which is removed.

@@ -5,6 +5,7 @@ use crate::ops::core::rules::broadcast_dims;
 use crate::ops::primitive::contract::contract;
 use crate::ops::{broadcast_to, cast, mul, permute, reshape, sum_axes};
 use crate::tensor::{AsTensor, Dim, Dims, Tensor, promote};
+use ms_ir::MapVec;
 use ms_ir::error::{Code, Error, OrRaise, Result, called};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +39,7 @@ struct Term {
 #[track_caller]
 pub fn einsum<T: AsTensor>(equation: &str, operands: &[T]) -> Tensor {
     let _called = called("einsum");
-    let tensors: Vec<Tensor> = operands.iter().map(|it| it.as_tensor().into_owned()).collect();
+    let tensors: Vec<Tensor> = operands.map_vec(|it| it.as_tensor().into_owned());
     multiplied(equation, &tensors)
         .map_err(|it| crate::ops::axis::named("einsum", &tensors.iter().collect::<Vec<_>>(), it))
         .or_raise()
@@ -177,7 +178,7 @@ fn sum_out(term: Term, kept: impl Fn(&char) -> bool) -> Term {
 #[track_caller]
 fn ordered(term: &Term, labels: &[char]) -> Tensor {
     let place = |label: &char| term.labels.iter().position(|it| it == label).expect("the term has the label");
-    permute(&term.tensor, labels.iter().map(place).collect::<Vec<_>>())
+    permute(&term.tensor, labels.map_vec(place))
 }
 
 /// Multiplies two terms, and sums over their common labels that are not used later.
@@ -218,7 +219,7 @@ fn path(inputs: &[Labels], output: &[char], sizes: &BTreeMap<char, Dim>) -> Vec<
         labels.iter().map(number).collect()
     };
     let size = |it: usize| sizes[&numbers[it]].as_const().unwrap_or(UNKNOWN) as f64;
-    let path = Path { terms: inputs.iter().map(|it| set(it)).collect(), output: set(output), size: &size };
+    let path = Path { terms: inputs.map_vec(|it| set(it)), output: set(output), size: &size };
     if inputs.len() <= SEARCHED { path.best() } else { path.greedy() }
 }
 

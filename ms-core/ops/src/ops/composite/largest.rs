@@ -5,6 +5,7 @@ use crate::ops::{
     Batching, Derivative, Sample, SampleInput, full_like, keepdims, max, select, stop_gradient, sum_axes,
 };
 use crate::tensor::{AttrRange, DType, Tensor, apply1};
+use ms_ir::MapVec;
 use smallvec::smallvec;
 
 attributes! {
@@ -47,7 +48,7 @@ fn largest_of(x: &Tensor, axes: &[usize], positive: bool) -> Tensor {
     if axes.iter().any(|&axis| x.dims().get(axis).is_some_and(|it| *it == 0)) {
         return full_like(sum_axes(x, axes, true), otherwise);
     }
-    let axes: Vec<isize> = axes.iter().map(|&it| it as isize).collect();
+    let axes: Vec<isize> = axes.map_vec(|&it| it as isize);
     let largest = stop_gradient(max(x, keepdims(&*axes)));
     let is_finite = largest.isfinite();
     let is_valid = if positive { is_finite.logical_and(largest.gt(0.0)) } else { is_finite };

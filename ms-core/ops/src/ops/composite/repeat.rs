@@ -8,6 +8,7 @@ use crate::ops::{
     update, wrapping,
 };
 use crate::tensor::{AsTensor, DType, Dim, Dims, IntoDims, Scalar, Tensor, try_room};
+use ms_ir::MapVec;
 use ms_ir::error::{Code, OrRaise, called, raise};
 
 /// Repeats `x` `reps[i]` times along axis `i`, as NumPy's `tile`.
@@ -189,7 +190,7 @@ pub fn pad(x: impl AsTensor, pads: &[(usize, usize)], mode: PadMode) -> Tensor {
     }
     if let PadMode::Constant(value) = mode {
         let padded: Dims = shape.iter().zip(pads).map(|(&size, &(before, after))| size + before + after).collect();
-        let starts: Vec<i64> = pads.iter().map(|it| it.0 as i64).collect();
+        let starts: Vec<i64> = pads.map_vec(|it| it.0 as i64);
         return update(&full_of(padded, value, x.dtype()), &x, &*starts, &vec![1; shape.len()]);
     }
     let mut out = x.clone().into_owned();

@@ -4,7 +4,9 @@ use crate::ops::core::axis::{named, refusal};
 use crate::ops::{
     IntoOperand, arange, broadcast_to, cast, cumsum, full_of, maximum, minimum, reshape, select, stack, wrapping,
 };
-use crate::tensor::{Array, AsTensor, DType, Element, IntoShape, Tensor, broadcast_shapes, try_filled};
+use crate::tensor::{
+    Array, AsTensor, DType, Element, HostArray, IntoShape, Tensor, broadcast_shapes, try_filled, try_room,
+};
 use ms_ir::error::{Code, OrRaise, Result, called, raise};
 use ms_ir::with_element;
 
@@ -25,19 +27,29 @@ pub fn nonzero(x: impl AsTensor) -> Tensor {
     refuse_traced("nonzero", &x);
     let array = x.elements().and_then(Array::into_host).or_raise();
     let rank = array.layout().rank();
-    let (count, out) = with_element!(array.dtype(), T => {
-        let hits = || array.iter::<T>().enumerate().filter(|(_, it)| it.to_scalar().as_bool()).map(|(at, _)| at);
-        let count = hits().count();
-        (count, places(hits(), count, array.shape()))
+    let hits = with_element!(array.dtype(), T => hits::<T>(&array));
+    let places = hits.and_then(|hits| {
+        let places = places(&hits, array.shape())?;
+        Tensor::try_from_slice([hits.len(), rank].into_shape(), &places)
     });
-    let out = out.map_err(|it| named("nonzero", &[&x], it)).or_raise();
-    Tensor::try_from_slice([count, rank].into_shape(), &out).map_err(|it| named("nonzero", &[&x], it)).or_raise()
+    places.map_err(|it| named("nonzero", &[&x], it)).or_raise()
 }
 
-/// Converts row-major indices of `count` elements to positions along every axis.
-fn places(hits: impl Iterator<Item = usize>, count: usize, shape: &[usize]) -> Result<Vec<i64>> {
-    let mut out = try_filled(0i64, count.saturating_mul(shape.len()))?;
-    for (row, hit) in out.chunks_mut(shape.len().max(1)).zip(hits) {
+/// Returns the row-major indices of the elements that are not zero.
+fn hits<T: Element>(array: &HostArray<'_>) -> Result<Vec<usize>> {
+    let mut hits = try_room(array.iter::<T>().filter(|it| it.to_scalar().as_bool()).count())?;
+    for (at, it) in array.iter::<T>().enumerate() {
+        if it.to_scalar().as_bool() {
+            hits.push(at);
+        }
+    }
+    Ok(hits)
+}
+
+/// Converts row-major indices of elements to positions along every axis.
+fn places(hits: &[usize], shape: &[usize]) -> Result<Vec<i64>> {
+    let mut out = try_filled(0i64, hits.len().saturating_mul(shape.len()))?;
+    for (row, &hit) in out.chunks_mut(shape.len().max(1)).zip(hits) {
         let mut rest = hit;
         for (to, &size) in row.iter_mut().zip(shape).rev() {
             *to = (rest % size) as i64;

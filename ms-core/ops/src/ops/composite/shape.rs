@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 #[track_caller]
 pub(in crate::ops) fn fill(mut dims: Dims, numel: Dim) -> Result<Dims> {
     let refuse = |message: String| Err(Error::new(Code::Argument, message));
-    let negative: SmallVec<[usize; 1]> = (0..dims.len()).filter(|&it| dims[it].is_negative()).collect();
+    let negative: SmallVec<[usize; 4]> = (0..dims.len()).filter(|&it| dims[it].is_negative()).collect();
     let &[open] = &negative[..] else {
         return if negative.is_empty() {
             Ok(dims)
@@ -78,14 +78,18 @@ pub fn squeeze(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
 /// ```
 #[track_caller]
 pub fn expand_dims(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
+    insert_axes(&x.as_tensor(), &axes.into_axes())
+}
+
+#[track_caller]
+fn insert_axes(x: &Tensor, axes: &[isize]) -> Tensor {
     let _called = called("expand_dims");
-    let (x, axes) = (x.as_tensor(), axes.into_axes());
     propagate_poison!(x);
     let rank = x.rank() + axes.len();
-    let axes = or_poison!(normalize_axes(&axes, rank).map_err(|it| named("expand_dims", &[&x], it)));
+    let axes = or_poison!(normalize_axes(axes, rank).map_err(|it| named("expand_dims", &[x], it)));
     let mut sizes = x.dims().into_iter();
     let size = |axis| if axes.contains(&axis) { Some(Dim::new(1)) } else { sizes.next() };
-    reshape(&*x, (0..rank).map_while(size).collect::<Dims>())
+    reshape(x, (0..rank).map_while(size).collect::<Dims>())
 }
 
 /// Merges all axes from `start` on into one; `start = 1` keeps the batch axis.

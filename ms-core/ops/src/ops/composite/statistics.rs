@@ -5,6 +5,7 @@ use crate::ops::core::rules::{Interval, check_interval};
 use crate::ops::primitive::reduction::axes_of;
 use crate::ops::{Keepdims, ReduceAxes, max, maximum, min, over_size, select, size, sqrt, sum_axes};
 use crate::tensor::{AsTensor, DType, Dim, Tensor};
+use ms_ir::MapVec;
 use ms_ir::error::{OrRaise, called};
 use smallvec::SmallVec;
 
@@ -114,7 +115,7 @@ pub fn norm(x: impl AsTensor, p: f64, axes: impl ReduceAxes) -> Tensor {
     propagate_poison!(x);
     or_poison!(check_interval("norm", "p", p, &Interval::NUMBER));
     let reduced = Reduced::new("norm", x, axes);
-    let axes: Vec<isize> = reduced.axes.iter().map(|&axis| axis as isize).collect();
+    let axes: Vec<isize> = reduced.axes.map_vec(|&axis| axis as isize);
     let total = |terms: &Tensor| sum_axes(terms, &reduced.axes, reduced.keepdims);
     let size = reduced.x.abs();
     let norm = if p == f64::INFINITY {

@@ -1,13 +1,12 @@
 //! Shared code of elementwise ops, and the macro that declares one.
 
-use super::host::array_of;
 use super::operand::{Operand, operands};
 use super::rules::{broadcast_dims, broadcast_shape};
 use super::signs::with_signs;
 use crate::ops::{Arrays, OpDef, Sample, SampleInput, Types};
 use crate::tensor::{Array, Attrs, DType, Kind, Scalar, Tensor, Type, apply1};
 use ms_ir::error::{Code, Error, Result};
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 
 /// The dtypes that an op accepts, and the conversion of others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -111,8 +110,8 @@ pub fn evaluate(dtype: DType, inputs: &[&Array], formula: &dyn Fn(&[Scalar]) -> 
         .iter()
         .map(|it| Ok(it.with_layout(it.layout().broadcast_to(&shape)?).on_host()?.scalars()))
         .collect::<Result<_>>()?;
-    let mut row: SmallVec<[Scalar; 3]> = smallvec![Scalar::Bool(false); inputs.len()];
-    let out = array_of(&shape, dtype, &mut |i| {
+    let mut row = vec![Scalar::Bool(false); inputs.len()];
+    let out = Array::from_scalars(&shape, dtype, &mut |i| {
         for (slot, column) in row.iter_mut().zip(&columns) {
             *slot = column[i];
         }

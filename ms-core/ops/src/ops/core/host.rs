@@ -2,7 +2,9 @@
 //! along an axis.
 
 use crate::ops::{Ints, PlaceAttrs};
-use crate::tensor::{Array, Attrs, DType, Element, HostArray, Kind, Layout, Scalar, collected, try_room};
+use crate::tensor::{
+    Array, Attrs, DType, Element, Elements, ElementsMut, HostArray, Kind, Layout, Scalar, collected, try_room,
+};
 use ms_ir::error::{Code, Error, Result};
 use ms_ir::with_element;
 pub use ms_ir::{check_positions, positions};
@@ -15,10 +17,9 @@ use std::cmp::Ordering;
 /// # Errors
 /// [`Code::OutOfRange`] for a position outside its axis.
 pub fn rows(index: &Array, shape: &[usize]) -> Result<(Vec<usize>, usize)> {
-    let index = index.on_host()?;
     let k = *index.shape().last().expect("an index has an axis");
     let count: usize = index.shape()[..index.layout().rank() - 1].iter().product();
-    let parts = with_element!(index.dtype(), T => collected(index.iter::<T>().map(|it| it.to_scalar().as_i64())));
+    let parts = integers(index)?;
     let row = |row: usize| {
         parts[row * k..][..k].iter().zip(shape).enumerate().try_fold(0, |at, (axis, (&part, &size))| {
             let wrapped = if part < 0 { part + size as i64 } else { part };
@@ -71,43 +72,60 @@ impl ScatterReduction {
         match self {
             Self::Write => b,
             Self::Add => plus(a, b),
-            Self::Mul => times(a, b),
-            Self::Max if replaces(b, a, Ordering::Greater) => b,
-            Self::Min if replaces(b, a, Ordering::Less) => b,
+            Self::Mul => T::from_scalar(product(a.to_scalar(), b.to_scalar())),
+            Self::Max if replaces(b.to_scalar(), a.to_scalar(), Ordering::Greater) => b,
+            Self::Min if replaces(b.to_scalar(), a.to_scalar(), Ordering::Less) => b,
             Self::Max | Self::Min => a,
+        }
+    }
+
+    /// Combines the element `to` of `out` with the element `at` of `source`.
+    pub(crate) fn apply(self, out: &mut ElementsMut<'_>, to: usize, source: Elements<'_>, at: usize) {
+        let (a, b) = (out.get(to), source.get(at));
+        match self {
+            Self::Add => out.set(to, sum(a, b)),
+            Self::Mul => out.set(to, product(a, b)),
+            Self::Max if !replaces(b, a, Ordering::Greater) => {}
+            Self::Min if !replaces(b, a, Ordering::Less) => {}
+            Self::Write | Self::Max | Self::Min => out.copy(to, source, at, 1),
         }
     }
 }
 
 /// Whether `b` compares with `a` as `order` says, or is NaN and `a` is not.
 #[inline]
-fn replaces<T: Element>(b: T, a: T, order: Ordering) -> bool {
-    match (b.to_scalar(), a.to_scalar()) {
+pub(crate) fn replaces(b: Scalar, a: Scalar, order: Ordering) -> bool {
+    match (b, a) {
         (Scalar::Float(b), Scalar::Float(a)) => !a.is_nan() && (b.is_nan() || b.partial_cmp(&a) == Some(order)),
         (Scalar::UInt(b), Scalar::UInt(a)) => b.cmp(&a) == order,
         (b, a) => b.as_i64().cmp(&a.as_i64()) == order,
     }
 }
 
-/// Returns `a * b` in the dtype: floats rounded, integers wrapped, bools combined by `and`.
-fn times<T: Element>(a: T, b: T) -> T {
-    let (a, b) = (a.to_scalar(), b.to_scalar());
-    T::from_scalar(match T::DTYPE.kind() {
+/// Returns the product of two elements of one dtype, before it is rounded or wrapped: bools are combined by `and`.
+#[inline]
+fn product(a: Scalar, b: Scalar) -> Scalar {
+    match a.kind() {
         Kind::Float => Scalar::Float(a.as_f64() * b.as_f64()),
         Kind::Int => Scalar::Int(a.as_i64().wrapping_mul(b.as_i64())),
         Kind::Bool => Scalar::Bool(a.as_bool() && b.as_bool()),
-    })
+    }
+}
+
+/// Returns the sum of two elements of one dtype, before it is rounded or wrapped: bools are combined by `or`.
+#[inline]
+pub(crate) fn sum(a: Scalar, b: Scalar) -> Scalar {
+    match a.kind() {
+        Kind::Float => Scalar::Float(a.as_f64() + b.as_f64()),
+        Kind::Int => Scalar::Int(a.as_i64().wrapping_add(b.as_i64())),
+        Kind::Bool => Scalar::Bool(a.as_bool() || b.as_bool()),
+    }
 }
 
 /// Returns `a + b` in the dtype: floats rounded, integers wrapped, bools combined by `or`.
 #[inline]
 pub fn plus<T: Element>(a: T, b: T) -> T {
-    let (a, b) = (a.to_scalar(), b.to_scalar());
-    T::from_scalar(match T::DTYPE.kind() {
-        Kind::Float => Scalar::Float(a.as_f64() + b.as_f64()),
-        Kind::Int => Scalar::Int(a.as_i64().wrapping_add(b.as_i64())),
-        Kind::Bool => Scalar::Bool(a.as_bool() || b.as_bool()),
-    })
+    T::from_scalar(sum(a.to_scalar(), b.to_scalar()))
 }
 
 /// Returns the elements of `array` in row-major order on the host. Copies them only if they are elsewhere or strided.
@@ -136,22 +154,18 @@ pub fn wide_floats(array: &Array) -> Result<Vec<f64>> {
     Ok(with_element!(array.dtype(), T => collected(array.iter::<T>().map(|it| it.to_scalar().as_f64()))))
 }
 
-/// Creates a row-major array of the scalars that `value` returns for each row-major index, rounded or wrapped to
-/// `dtype`.
-// Reference evaluations pass trait objects. A loop per op and dtype would dominate the compile time of this crate.
-pub fn array_of(shape: &[usize], dtype: DType, value: &mut dyn FnMut(usize) -> Scalar) -> Array {
-    let mut out = Array::zeros(shape, dtype);
-    with_element!(dtype, T => {
-        for (i, to) in out.as_mut_slice::<T>().iter_mut().enumerate() {
-            *to = T::from_scalar(value(i));
-        }
-    });
-    out
+/// Returns the elements of an array of bools or integers as i64, in row-major order.
+///
+/// # Errors
+/// The errors of [`Array::on_host`].
+pub(crate) fn integers(array: &Array) -> Result<Vec<i64>> {
+    let array = array.on_host()?;
+    Ok(with_element!(array.dtype(), T => collected(array.iter::<T>().map(|it| it.to_scalar().as_i64()))))
 }
 
 /// Creates a row-major array of f64 values rounded to `dtype`.
 pub fn narrow_floats(values: &[f64], shape: &[usize], dtype: DType) -> Array {
-    array_of(shape, dtype, &mut |i| Scalar::Float(values[i]))
+    Array::from_scalars(shape, dtype, &mut |i| Scalar::Float(values[i]))
 }
 
 /// A row-major shape viewed as `[outer, size, inner]` around one axis.
@@ -198,24 +212,20 @@ pub fn visit_indexed(
 /// [`Code::OutOfRange`] for positions outside the axis.
 pub fn parts(start: &Array, axis: usize, shape: &[usize], size: usize) -> Result<(Vec<usize>, usize)> {
     let Axis { outer, size: all, inner } = Axis::of(shape, axis);
-    let start = start.on_host()?;
     let mut firsts = try_room(outer)?;
     let last = all
         .checked_sub(size)
         .ok_or_else(|| Error::new(Code::OutOfRange, format!("axis {axis} of {shape:?} has no {size} positions")))?;
     let repeats = outer / start.numel().max(1);
-    with_element!(start.dtype(), T => {
-        for first in start.iter::<T>() {
-            let first = first.to_scalar().as_i64();
-            let Some(first) = usize::try_from(first).ok().filter(|&it| it <= last) else {
-                let message = format!("{size} positions from {first} are outside axis {axis} of {shape:?}");
-                return Err(Error::new(Code::OutOfRange, message));
-            };
-            for _ in 0..repeats {
-                firsts.push((firsts.len() * all + first) * inner);
-            }
+    for first in integers(start)? {
+        let Some(first) = usize::try_from(first).ok().filter(|&it| it <= last) else {
+            let message = format!("{size} positions from {first} are outside axis {axis} of {shape:?}");
+            return Err(Error::new(Code::OutOfRange, message));
+        };
+        for _ in 0..repeats {
+            firsts.push((firsts.len() * all + first) * inner);
         }
-    });
+    }
     Ok((firsts, size * inner))
 }
 

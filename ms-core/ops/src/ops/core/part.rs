@@ -147,7 +147,7 @@ fn add_slices(base: &Tensor, parts: &[Part]) -> Tensor {
     let ranges = || parts.iter().filter_map(Part::ranges);
     let starts: Dims = ranges().flat_map(|it| it.0).copied().collect();
     let steps = Attr::Ints(ranges().flat_map(|it| it.1).copied().collect());
-    let operands: SmallVec<[&Tensor; 8]> = std::iter::once(base).chain(parts.iter().map(|it| &it.value)).collect();
+    let operands: Vec<&Tensor> = std::iter::once(base).chain(parts.iter().map(|it| &it.value)).collect();
     apply1(ADD_SLICES.op(), &PlaceAttrs::attrs(&*starts, steps), &operands)
 }
 

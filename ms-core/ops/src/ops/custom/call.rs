@@ -224,7 +224,7 @@ pub fn evaluate(
 ) -> Result<Arrays> {
     let types: SmallVec<[Type; 3]> = inputs.iter().map(|it| it.ty()).collect();
     let types = infer(attrs, &types.iter().collect::<SmallVec<[&Type; 3]>>())?;
-    let host = inputs.iter().map(|it| dense(it)).collect::<Result<SmallVec<[HostArray<'_>; 3]>>>()?;
+    let host = inputs.iter().map(|it| dense(it)).collect::<Result<Vec<HostArray<'_>>>>()?;
     let zeros = |ty: &Type| {
         let shape = ty.shape().ok_or_else(|| Error::new(Code::CustomOp, format!("a result of the type {ty}")))?;
         Array::try_zeros(&shape, ty.dtype)

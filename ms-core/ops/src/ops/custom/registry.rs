@@ -2,6 +2,7 @@
 
 use crate::ops::{Arrays, Batching, Derivative, Effects, Lowering, OpDef, TransformRules, Types};
 use crate::tensor::{Array, AttrInfo, Attrs, Op, OpInfo, Type};
+use ms_ir::MapVec;
 use ms_ir::error::{Code, Error, Result};
 use ms_ir::{Graph, subgraphs};
 use std::sync::OnceLock;
@@ -54,7 +55,7 @@ fn entries() -> &'static [Entry] {
             inventory::iter::<Registered>.into_iter().map(|it| (it.0.path(), it.0)).collect();
         all.sort_by(|a, b| (&a.0, a.1.source).cmp(&(&b.0, b.1.source)));
         assert!(all.len() <= usize::from(Op::FIRST_CUSTOM), "a program has fewer custom ops than there are numbers");
-        Op::set_custom_sources(all.iter().map(|it| it.1.source).collect());
+        Op::set_custom_sources(all.map_vec(|it| it.1.source));
         let numbered = all.into_iter().zip(Op::FIRST_CUSTOM..);
         numbered.map(|((path, it), number)| Entry { declaration: it, def: it.define(number, path) }).collect()
     })

@@ -1,14 +1,11 @@
 //! `add_slices`: addition of values at strided positions.
 
 use super::slice::{SLICE, check_ranges};
-use crate::ops::core::host;
-use crate::ops::{
-    Batching, Derivative, Effects, Lowering, OpDef, PlaceAttrs, Sample, SampleInput, SliceAttrs, TransformRules,
-};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, PlaceAttrs, Sample, SampleInput, SliceAttrs, TransformRules};
+use crate::ops::core::host::{self, ScatterReduction};
 use crate::tensor::{Attr, Dim, Dims, OpInfo, apply1};
 use ms_ir::error::{Code, Error, Result};
-use ms_ir::with_element;
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 
 /// Adds each further operand to the first one, in order, at positions from `starts` on in `steps`. For each further
 /// operand, both attributes have an entry for each axis of the first one.
@@ -32,16 +29,14 @@ pub static ADD_SLICES: OpDef = OpDef {
     },
     eval: |attrs, inputs| {
         let mut out = inputs[0].on_host()?.duplicate();
-        let values: SmallVec<[_; 3]> = inputs[1..].iter().map(|it| host::dense(it)).collect::<Result<_>>()?;
+        let values: Vec<_> = inputs[1..].iter().map(|it| host::dense(it)).collect::<Result<_>>()?;
         let places = host::slices(attrs, out.shape(), values.iter().map(|it| it.shape()));
-        with_element!(out.dtype(), T => {
-            let to = out.as_mut_slice::<T>();
-            for (place, value) in places.iter().zip(&values) {
-                for (at, &it) in place.offsets().zip(host::elements::<T>(value)) {
-                    to[at] = host::plus(to[at], it);
-                }
+        let mut to = out.elements_mut();
+        for (place, value) in places.iter().zip(&values) {
+            for (at, offset) in place.offsets().enumerate() {
+                ScatterReduction::Add.apply(&mut to, offset, value.elements(), at);
             }
-        });
+        }
         Ok(smallvec![out])
     },
     effects: Effects::NONE,

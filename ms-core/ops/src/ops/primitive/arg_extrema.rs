@@ -2,13 +2,13 @@
 
 use super::reduction::axes_of;
 use crate::ops::core::axis::stored_axis;
+use crate::ops::core::host::replaces;
 use crate::ops::{
     Arrays, AxisAttrs, Batching, Derivative, Effects, Lowering, OpDef, ReduceAxes, Sample, SampleInput, TransformRules,
     Types, expand_dims, permute, reshape,
 };
-use crate::tensor::{Array, AsTensor, Attr, Attrs, DType, Dim, OpInfo, Tensor, Type, apply1, collected};
+use crate::tensor::{Array, AsTensor, Attr, Attrs, DType, Dim, OpInfo, Scalar, Tensor, Type, apply1};
 use ms_ir::error::{Code, Error, Result};
-use ms_ir::with_element;
 use smallvec::smallvec;
 use std::cmp::Ordering;
 
@@ -62,23 +62,17 @@ fn evaluate(attrs: &Attrs, x: &Array, beats: Ordering) -> Result<Arrays> {
     let x = x.with_layout(x.layout().permute(&order)).into_host()?;
     let kept = &x.shape()[..x.layout().rank() - 1];
     let mut out = Array::zeros(kept, DType::I64);
-    with_element!(x.dtype(), T => {
-        let values = collected(x.iter::<T>());
-        for (to, row) in out.as_mut_slice::<i64>().iter_mut().zip(values.chunks_exact(size)) {
-            *to = position(row, beats) as i64;
-        }
-    });
+    for (to, row) in out.as_mut_slice::<i64>().iter_mut().zip(x.scalars().chunks_exact(size)) {
+        *to = position(row, beats) as i64;
+    }
     Ok(smallvec![out])
 }
 
 /// Returns the position of the element with this order relative to all others: the first of equal ones, or of NaNs.
-fn position<T: Copy + PartialOrd>(row: &[T], beats: Ordering) -> usize {
-    #[allow(clippy::eq_op, reason = "nan alone differs from itself")]
-    let nan = |it: T| it != it;
+fn position(row: &[Scalar], beats: Ordering) -> usize {
     let mut best = 0;
-    for (at, &value) in row.iter().enumerate().skip(1) {
-        let held = row[best];
-        if value.partial_cmp(&held) == Some(beats) || (nan(value) && !nan(held)) {
+    for at in 1..row.len() {
+        if replaces(row[at], row[best], beats) {
             best = at;
         }
     }

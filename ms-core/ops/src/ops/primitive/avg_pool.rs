@@ -1,5 +1,6 @@
 //! `avg_pool` and `adaptive_avg_pool`: window means, and their gradients.
 
+use ms_ir::MapVec;
 use super::window::pooling::{check_pooled, pooled_shape, with_channels};
 use super::window::{PerAxis, Spatial, Window, spatial};
 use crate::ops::composite::convolution::ranked;
@@ -203,7 +204,7 @@ fn avg_samples(gradient: bool) -> Vec<Sample> {
         let (shape, attrs) = match gradient {
             true => (
                 pooled_shape(x, count),
-                AvgPoolAttrs::of(&attrs).with_sizes(&x[2..].iter().map(|&it| Dim::new(it)).collect::<Vec<_>>()),
+                AvgPoolAttrs::of(&attrs).with_sizes(&x[2..].map_vec(|&it| Dim::new(it))),
             ),
             false => (x.into(), attrs),
         };

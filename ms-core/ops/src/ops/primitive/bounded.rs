@@ -2,7 +2,7 @@
 
 use crate::ops::core::checked::{checked, evaluate};
 use crate::ops::{Batching, Derivative, Effects, Extent, Lowering, OpDef, Sample, SampleInput, TransformRules};
-use crate::tensor::{Attrs, DType, Dim, Element, OpInfo, Scalar, Tensor};
+use crate::tensor::{Attrs, DType, Dim, Element, Kind, OpInfo, Scalar, Tensor};
 use bytemuck::Pod;
 use ms_ir::error::{Code, Error, Result};
 use smallvec::smallvec;
@@ -54,7 +54,7 @@ fn check_elements(attrs: &Attrs, dtype: DType, bytes: &[u8]) -> Result<()> {
         if !all.iter().fold(false, |any, it| any | is_outside(it)) {
             return Ok(());
         }
-        all.iter().position(is_outside).map_or(Ok(()), |at| Err(refusal(attrs, at, all[at])))
+        all.iter().position(is_outside).map_or(Ok(()), |at| Err(refusal(attrs, at, all[at].to_scalar())))
     }
     match dtype {
         DType::Bool => Ok(()),
@@ -74,10 +74,10 @@ fn check_elements(attrs: &Attrs, dtype: DType, bytes: &[u8]) -> Result<()> {
 }
 
 #[cold]
-fn refusal<T: Element>(attrs: &Attrs, at: usize, element: T) -> Error {
+fn refusal(attrs: &Attrs, at: usize, element: Scalar) -> Error {
     let it = BoundedAttrs::of(attrs);
-    let message = format!("element {at} of the {} is {}", it.elements(), element.to_scalar());
-    let code = if T::DTYPE.is_float() { Code::Argument } else { Code::OutOfRange };
+    let message = format!("element {at} of the {} is {element}", it.elements());
+    let code = if element.kind() == Kind::Float { Code::Argument } else { Code::OutOfRange };
     Error::new(code, message).with_op(it.caller()).help(format!("they go from 0 to {}", it.limit()))
 }
 

@@ -5,6 +5,7 @@ use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleI
 use crate::tensor::{AsTensor, Attr, Dim, Dims, IntoDims, OpInfo, Tensor, Type, apply1};
 use ms_ir::error::{Code, Error};
 use smallvec::smallvec;
+use std::borrow::Cow;
 
 attributes! {
     /// The attributes of [`BROADCAST_TO`].
@@ -57,7 +58,11 @@ pub static BROADCAST_TO: OpDef = OpDef {
 /// ```
 #[track_caller]
 pub fn broadcast_to(x: impl AsTensor, shape: impl IntoDims) -> Tensor {
-    let (x, shape) = (x.as_tensor(), shape.into_dims());
+    broadcast_dims_to(x.as_tensor(), shape.into_dims())
+}
+
+#[track_caller]
+fn broadcast_dims_to(x: Cow<'_, Tensor>, shape: Dims) -> Tensor {
     if x.dims() == shape {
         return x.into_owned();
     }

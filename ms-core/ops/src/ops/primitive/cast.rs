@@ -1,8 +1,7 @@
 //! `cast`: conversion to another dtype.
 
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, TransformRules};
-use crate::tensor::{Array, AsTensor, DType, Element, OpInfo, Tensor, Type, apply1};
-use ms_ir::with_element;
+use crate::tensor::{Array, AsTensor, DType, OpInfo, Tensor, Type, apply1};
 use smallvec::smallvec;
 
 attributes! {
@@ -11,7 +10,7 @@ attributes! {
     pub struct CastAttrs { to: DType }
 }
 
-/// Converts the operand to the dtype `to`, as [`Element::from_scalar`] does. Floats are rounded once, or truncated and
+/// Converts the operand to the dtype `to`, as [`Element::from_scalar`](crate::tensor::Element::from_scalar) does. Floats are rounded once, or truncated and
 /// saturated to integers (NaN to zero). Integers wrap, and nonzero values are true.
 pub static CAST: OpDef = OpDef {
     info: OpInfo { number: 2, name: "cast", attrs: CastAttrs::DECLARED },
@@ -19,13 +18,7 @@ pub static CAST: OpDef = OpDef {
     eval: |attrs, inputs| {
         let (x, to) = (inputs[0], CastAttrs::of(attrs).to());
         let scalars = x.on_host()?.scalars();
-        let mut out = Array::zeros(x.shape(), to);
-        with_element!(to, T => {
-            for (to, from) in out.as_mut_slice::<T>().iter_mut().zip(scalars) {
-                *to = T::from_scalar(from);
-            }
-        });
-        Ok(smallvec![out])
+        Ok(smallvec![Array::from_scalars(x.shape(), to, &mut |at| scalars[at])])
     },
     effects: Effects::NONE,
     lowering: Lowering::Map(|attrs, body, v| body.cast(v[0], CastAttrs::of(attrs).to())),

@@ -1,5 +1,6 @@
 //! `concat`: concatenation of tensors along an axis.
 
+use ms_ir::MapVec;
 use super::slice::narrow;
 use crate::ops::core::axis::{named, refusal, stored_axis};
 use crate::ops::{
@@ -8,7 +9,7 @@ use crate::ops::{
 };
 use crate::tensor::{Array, AsTensor, Attrs, Dim, Layout, OpInfo, Tensor, Type, apply1, try_room};
 use ms_ir::error::{Code, Error, OrRaise, Result, called, raise};
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 use std::borrow::Cow;
 
 /// Concatenates the operands along `axis`; their other sizes and dtypes are equal.
@@ -40,7 +41,7 @@ pub static CONCAT: OpDef = OpDef {
         let mut shape = inputs[0].shape_owned();
         shape[axis] = inputs.iter().map(|it| it.shape()[axis]).sum();
         let mut out = Array::zeros(&shape, inputs[0].dtype());
-        let shapes: SmallVec<[&[usize]; 4]> = inputs.iter().map(|it| it.shape()).collect();
+        let shapes: Vec<&[usize]> = inputs.iter().map(|it| it.shape()).collect();
         let slices = slices(attrs, &shapes, out.layout());
         for (slice, input) in slices.iter().zip(inputs) {
             out.assign(slice, &input.on_host()?);
@@ -122,16 +123,16 @@ pub fn stack<T: AsTensor>(tensors: &[T], axis: isize) -> Tensor {
     propagate_poison!(&tensors[0]);
     let rank = tensors[0].rank() + 1;
     let axis = or_poison!(normalize_axis(axis, rank).map_err(|it| named("stack", &[&tensors[0]], it)));
-    let parts: Vec<Tensor> = tensors.iter().map(|it| expand_dims(it, axis)).collect();
+    let parts: Vec<Tensor> = tensors.map_vec(|it| expand_dims(it, axis));
     concat(&parts, axis as isize)
 }
 
 #[track_caller]
 fn unified<T: AsTensor>(op: &str, tensors: &[T]) -> Result<Vec<Tensor>> {
-    let tensors: Vec<Cow<'_, Tensor>> = tensors.iter().map(AsTensor::as_tensor).collect();
+    let tensors: Vec<Cow<'_, Tensor>> = tensors.map_vec(AsTensor::as_tensor);
     let dtype = tensors.iter().map(|it| it.dtype()).reduce(crate::tensor::promote);
     let dtype = dtype.ok_or_else(|| refusal(op, &[], Code::Argument, "at least one tensor is needed"))?;
-    Ok(tensors.iter().map(|it| crate::ops::cast(&**it, dtype)).collect())
+    Ok(tensors.map_vec(|it| crate::ops::cast(&**it, dtype)))
 }
 
 /// Splits `x` into `sections` equal parts along `axis`, without copies.
@@ -174,7 +175,7 @@ pub fn split_sizes(x: impl AsTensor, sizes: &[usize], axis: isize) -> Vec<Tensor
     let _called = called("split_sizes");
     let x = x.as_tensor();
     let axis = normalize_axis(axis, x.rank()).map_err(|it| named("split", &[&x], it)).or_raise();
-    let sizes: Vec<Dim> = sizes.iter().map(|&it| it.into()).collect();
+    let sizes: Vec<Dim> = sizes.map_vec(|&it| it.into());
     let sum: Dim = sizes.iter().copied().sum();
     if !sum.may_equal(x.dims()[axis]) {
         let message = format!("parts {sizes:?} do not add up to the size {} of axis {axis}", x.dims()[axis]);

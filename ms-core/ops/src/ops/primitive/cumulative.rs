@@ -4,15 +4,14 @@ use super::reduction::widened;
 use crate::ops::core::axis::stored_axis;
 use crate::ops::core::elementwise::wide;
 use crate::ops::core::factors::Factors;
-use crate::ops::core::host::{Axis, dense, elements};
+use crate::ops::core::host::{Axis, dense};
 use crate::ops::core::wide::{Inner, run_rule};
 use crate::ops::{
     Batching, Cotangents, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, TransformRules, Types, Vjp,
     normalize_axis,
 };
-use crate::tensor::{Array, AsTensor, Attrs, DType, Element, OpInfo, Scalar, Tensor, Type, apply1};
+use crate::tensor::{Array, AsTensor, Attrs, DType, OpInfo, Scalar, Tensor, Type, apply1};
 use ms_ir::error::{Code, Error, Result, called};
-use ms_ir::with_element;
 use smallvec::smallvec;
 
 attributes! {
@@ -86,24 +85,22 @@ fn running(
     let (x, exclusive, reverse) = (dense(x)?, at.exclusive(), at.reverse());
     let axis = Axis::of(x.shape(), at.axis());
     let mut out = Array::zeros(x.shape(), x.dtype());
-    with_element!(x.dtype(), T => {
-        let (from, to) = (elements::<T>(&x), out.as_mut_slice::<T>());
-        for outer in 0..axis.outer {
-            for inner in 0..axis.inner {
-                let mut held = if x.dtype().is_float() { Scalar::Float(start.as_f64()) } else { start };
-                for step in 0..axis.size {
-                    let place = if reverse { axis.size - 1 - step } else { step };
-                    let at = (outer * axis.size + place) * axis.inner + inner;
-                    let next = match (held, from[at].to_scalar()) {
-                        (Scalar::Float(a), b) => Scalar::Float(float(a, b.as_f64())),
-                        (a, b) => T::from_scalar(Scalar::Int(int(wide(a), wide(b)) as i64)).to_scalar(),
-                    };
-                    to[at] = T::from_scalar(if exclusive { held } else { next });
-                    held = next;
-                }
+    let (from, mut to) = (x.elements(), out.elements_mut());
+    for outer in 0..axis.outer {
+        for inner in 0..axis.inner {
+            let mut held = if x.dtype().is_float() { Scalar::Float(start.as_f64()) } else { start };
+            for step in 0..axis.size {
+                let place = if reverse { axis.size - 1 - step } else { step };
+                let at = (outer * axis.size + place) * axis.inner + inner;
+                let next = match (held, from.get(at)) {
+                    (Scalar::Float(a), b) => Scalar::Float(float(a, b.as_f64())),
+                    (a, b) => Scalar::Int(int(wide(a), wide(b)) as i64).convert(x.dtype()),
+                };
+                to.set(at, if exclusive { held } else { next });
+                held = next;
             }
         }
-    });
+    }
     Ok(out)
 }
 

@@ -12,9 +12,8 @@ use crate::ops::{
     Arrays, BatchedCall, Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, TransformRules, Types,
     add, concat, full_of, iota, mul,
 };
-use crate::tensor::{Array, Attr, Attrs, DType, Dim, Dims, Element, OpInfo, Outputs, Scalar, Type};
+use crate::tensor::{Array, Attr, Attrs, DType, Dim, Dims, OpInfo, Outputs, Scalar, Type};
 use ms_ir::error::{Code, Error, Result};
-use ms_ir::with_element;
 use smallvec::smallvec;
 attributes! {
     /// The attributes of [`RANDOM_BITS`]; the attributes of all distributions begin with them.
@@ -49,8 +48,8 @@ pub static RANDOM_BITS: OpDef = OpDef {
         other => Err(Error::new(Code::DType, format!("random bits are u32 or u64, not {other}"))),
     },
     eval: |attrs, inputs| match BitsAttrs::of(attrs).dtype() {
-        DType::U32 => fill::<u32>(attrs, &mut stream(inputs[0])?.words()),
-        _ => fill::<u64>(attrs, &mut stream(inputs[0])?.wide_words()),
+        DType::U32 => fill(attrs, &mut stream(inputs[0])?.words().map(Scalar::from)),
+        _ => fill(attrs, &mut stream(inputs[0])?.wide_words().map(Scalar::from)),
     },
     effects: Effects::RANDOM,
     lowering: Lowering::Position(|attrs, body, values| match BitsAttrs::of(attrs).dtype() {
@@ -92,19 +91,17 @@ pub static RANDOM_UNIFORM: OpDef = OpDef {
         let (stream, low, high) = (stream(inputs[0])?, it.low(), it.high());
         let largest = largest(it).unwrap_or(f64::INFINITY);
         let between = move |unit: f64| Scalar::Float((low + (high - low) * unit).min(largest));
-        with_element!(it.dtype(), T => {
-            let digits = digits(T::DTYPE);
-            match T::DTYPE {
-                DType::F64 => {
-                    let unit = move |it: u64| (it >> (64 - digits)) as f64 / (1u64 << digits) as f64;
-                    fill(attrs, &mut stream.wide_words().map(|it| T::from_scalar(between(unit(it)))))
-                }
-                _ => {
-                    let unit = move |it: u32| (it >> (32 - digits)) as f64 / (1u64 << digits) as f64;
-                    fill(attrs, &mut stream.words().map(|it| T::from_scalar(between(unit(it)))))
-                }
+        let digits = digits(it.dtype());
+        match it.dtype() {
+            DType::F64 => {
+                let unit = move |it: u64| (it >> (64 - digits)) as f64 / (1u64 << digits) as f64;
+                fill(attrs, &mut stream.wide_words().map(|it| between(unit(it))))
             }
-        })
+            _ => {
+                let unit = move |it: u32| (it >> (32 - digits)) as f64 / (1u64 << digits) as f64;
+                fill(attrs, &mut stream.words().map(|it| between(unit(it))))
+            }
+        }
     },
     effects: Effects::RANDOM,
     lowering: Lowering::Position(|attrs, body, values| {
@@ -154,28 +151,26 @@ pub static RANDOM_NORMAL: OpDef = OpDef {
     eval: |attrs, inputs| {
         let it = NormalAttrs::of(attrs);
         let (stream, mean, std) = (stream(inputs[0])?, it.mean(), it.std());
-        with_element!(it.dtype(), T => {
-            let element = move |it: f64| T::from_scalar(Scalar::Float(mean + std * it));
-            match T::DTYPE {
-                // One block yields a pair with all binary digits of f64, or two pairs with the digits of f32.
-                DType::F64 => {
-                    let pair = move |block| {
-                        let [a, b, c, d] = stream.block(block).map(|it| it as f64);
-                        box_muller((a * TWO_32 + b + 0.5) / (TWO_32 * TWO_32), (c * TWO_32 + d) / (TWO_32 * TWO_32))
-                    };
-                    fill(attrs, &mut (0..).flat_map(pair).map(element))
-                }
-                _ => {
-                    let pairs = move |block| {
-                        let [a, b, c, d] = stream.block(block).map(|it| it as f64 / TWO_32);
-                        let half = 0.5 / TWO_32;
-                        let ([a, b], [c, d]) = (box_muller(a + half, b), box_muller(c + half, d));
-                        [a, b, c, d]
-                    };
-                    fill(attrs, &mut (0..).flat_map(pairs).map(element))
-                }
+        let element = move |it: f64| Scalar::Float(mean + std * it);
+        match it.dtype() {
+            // One block yields a pair with all binary digits of f64, or two pairs with the digits of f32.
+            DType::F64 => {
+                let pair = move |block| {
+                    let [a, b, c, d] = stream.block(block).map(|it| it as f64);
+                    box_muller((a * TWO_32 + b + 0.5) / (TWO_32 * TWO_32), (c * TWO_32 + d) / (TWO_32 * TWO_32))
+                };
+                fill(attrs, &mut (0..).flat_map(pair).map(element))
             }
-        })
+            _ => {
+                let pairs = move |block| {
+                    let [a, b, c, d] = stream.block(block).map(|it| it as f64 / TWO_32);
+                    let half = 0.5 / TWO_32;
+                    let ([a, b], [c, d]) = (box_muller(a + half, b), box_muller(c + half, d));
+                    [a, b, c, d]
+                };
+                fill(attrs, &mut (0..).flat_map(pairs).map(element))
+            }
+        }
     },
     effects: Effects::RANDOM,
     lowering: Lowering::Library,
@@ -208,9 +203,7 @@ pub static RANDOM_INTEGERS: OpDef = OpDef {
         let range = high.wrapping_sub(low) as u64;
         // The high half of a product maps 64 random bits evenly onto the range.
         let place = move |it: u64| low.wrapping_add(((it as u128 * range as u128) >> 64) as i64);
-        with_element!(it.dtype(), T => {
-            fill(attrs, &mut stream(inputs[0])?.wide_words().map(|it| T::from_scalar(Scalar::Int(place(it)))))
-        })
+        fill(attrs, &mut stream(inputs[0])?.wide_words().map(|it| Scalar::Int(place(it))))
     },
     effects: Effects::RANDOM,
     lowering: Lowering::Position(|attrs, body, values| {
@@ -240,7 +233,7 @@ pub static RANDOM_BERNOULLI: OpDef = OpDef {
     },
     eval: |attrs, inputs| {
         let below = threshold(attrs);
-        fill(attrs, &mut stream(inputs[0])?.words().map(|it| (it as u64) < below))
+        fill(attrs, &mut stream(inputs[0])?.words().map(|it| Scalar::Bool((it as u64) < below)))
     },
     effects: Effects::RANDOM,
     lowering: Lowering::Position(|attrs, body, values| {
@@ -258,7 +251,7 @@ pub static RANDOM_BERNOULLI: OpDef = OpDef {
 
 /// Rounds a number to a float dtype.
 fn rounded(number: f64, dtype: DType) -> f64 {
-    Scalar::from_bits(Scalar::Float(number).to_bits(dtype), dtype).as_f64()
+    Scalar::Float(number).convert(dtype).as_f64()
 }
 
 /// Returns the largest number below `high` in the dtype, if rounding might return `high`.
@@ -341,10 +334,11 @@ fn stream(state: &Array) -> Result<Stream> {
     Ok(Stream::new(state[0], state[1]))
 }
 
-fn fill<T: Element>(attrs: &Attrs, values: &mut dyn Iterator<Item = T>) -> Result<Arrays> {
-    let mut out = Array::zeros(&BitsAttrs::of(attrs).shape().sizes(), T::DTYPE);
-    out.as_mut_slice::<T>().iter_mut().zip(values).for_each(|(to, value)| *to = value);
-    Ok(smallvec![out])
+/// Fills the result with the first of infinitely many values.
+fn fill(attrs: &Attrs, values: &mut dyn Iterator<Item = Scalar>) -> Result<Arrays> {
+    let it = BitsAttrs::of(attrs);
+    let mut next = |_| values.next().expect("a stream has no end");
+    Ok(smallvec![Array::from_scalars(&it.shape().sizes(), it.dtype(), &mut next)])
 }
 
 fn samples<const N: usize>(dtype: DType, parameters: [Attr; N]) -> Vec<Sample> {

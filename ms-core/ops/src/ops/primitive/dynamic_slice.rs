@@ -2,7 +2,7 @@
 //! reads them.
 
 use crate::ops::core::axis::{named, stored_axis};
-use crate::ops::core::host::{dense, elements, parts};
+use crate::ops::core::host::{dense, parts};
 use crate::ops::core::indices::{check_dtypes, check_index};
 use crate::ops::core::rules::may_equal;
 use crate::ops::{
@@ -11,7 +11,6 @@ use crate::ops::{
 };
 use crate::tensor::{AsTensor, DType, Dim, Dims, OpInfo, Outputs, Tensor, Type, apply1};
 use ms_ir::error::{Code, Error, OrRaise, Result, called};
-use ms_ir::with_element;
 use smallvec::smallvec;
 
 /// Replaces adjacent positions of the first operand along `axis` by the second operand. The third operand is the start,
@@ -36,12 +35,10 @@ pub static DYNAMIC_UPDATE_SLICE: OpDef = OpDef {
         let (mut out, value) = (inputs[0].on_host()?.duplicate(), dense(inputs[1])?);
         let axis = AxisAttrs::of(attrs).axis();
         let (firsts, length) = parts(inputs[2], axis, out.shape(), value.shape()[axis])?;
-        with_element!(out.dtype(), T => {
-            let (from, to) = (elements::<T>(&value), out.as_mut_slice::<T>());
-            for (from, first) in from.chunks(length.max(1)).zip(firsts) {
-                to[first..first + length].copy_from_slice(from);
-            }
-        });
+        let mut to = out.elements_mut();
+        for (at, first) in firsts.into_iter().enumerate() {
+            to.copy(first, value.elements(), at * length, length);
+        }
         Ok(smallvec![out])
     },
     effects: Effects::REFUSES,

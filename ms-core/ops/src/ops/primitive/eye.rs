@@ -1,9 +1,8 @@
 //! `eye`: ones on a diagonal.
 
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, TransformRules};
-use crate::tensor::{Array, DType, Dim, Element, OpInfo, Scalar, Tensor, Type, apply1};
+use crate::tensor::{Array, DType, Dim, OpInfo, Scalar, Tensor, Type, apply1};
 use ms_ir::error::called;
-use ms_ir::with_element;
 use ms_ir::{BinaryOp, Compare};
 use smallvec::smallvec;
 
@@ -24,14 +23,12 @@ pub static EYE: OpDef = OpDef {
         let size = |it: Dim| it.as_known().expect("sizes have numbers where ops are evaluated");
         let (n, m, k) = (size(it.n()), size(it.m()), it.k());
         let mut out = Array::zeros(&[n as usize, m as usize], it.dtype());
-        with_element!(it.dtype(), T => {
-            let elements = out.as_mut_slice::<T>();
-            for row in 0..if m == 0 { 0 } else { n } {
-                if k.checked_add(row).is_some_and(|it| (0..m).contains(&it)) {
-                    elements[(row * m + row + k) as usize] = T::from_scalar(Scalar::Bool(true));
-                }
+        let mut elements = out.elements_mut();
+        for row in 0..if m == 0 { 0 } else { n } {
+            if k.checked_add(row).is_some_and(|it| (0..m).contains(&it)) {
+                elements.set((row * m + row + k) as usize, Scalar::Bool(true));
             }
-        });
+        }
         Ok(smallvec![out])
     },
     effects: Effects::NONE,

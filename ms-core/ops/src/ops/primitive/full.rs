@@ -73,8 +73,13 @@ pub fn full(shape: impl IntoDims, value: impl Number) -> Tensor {
 /// ```
 #[track_caller]
 pub fn full_of(shape: impl IntoDims, value: impl Into<Scalar>, dtype: DType) -> Tensor {
+    full_literal(&shape.into_dims(), Literal::scalar(value.into(), dtype))
+}
+
+#[track_caller]
+fn full_literal(shape: &[Dim], value: Literal) -> Tensor {
     let _called = called("full_of");
-    apply1(FULL.op(), &FullAttrs::attrs(Literal::scalar(value.into(), dtype), &*shape.into_dims()), &[])
+    apply1(FULL.op(), &FullAttrs::attrs(value, shape), &[])
 }
 
 /// Creates a node whose elements all equal a zero-dimensional literal.

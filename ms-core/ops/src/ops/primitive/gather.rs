@@ -4,7 +4,7 @@ use super::class_index::existing;
 use super::from_zero::from_zero;
 use super::scatter::kept;
 use crate::ops::core::axis::{named, stored_axis};
-use crate::ops::core::host::{Axis, dense, elements, plus, positions, replace_axis};
+use crate::ops::core::host::{Axis, ScatterReduction, dense, positions, replace_axis};
 use crate::ops::core::indices::{check_dtypes, check_index};
 use crate::ops::core::rules::may_equal;
 use crate::ops::{
@@ -13,7 +13,6 @@ use crate::ops::{
 };
 use crate::tensor::{Array, AsTensor, DType, Dim, OpInfo, Tensor, Type, apply1, refused};
 use ms_ir::error::{Code, Error, called};
-use ms_ir::with_element;
 use smallvec::smallvec;
 
 /// Gathers the slices of the first operand at the positions along `axis` in the second one, as NumPy's `take`. The axes
@@ -33,18 +32,15 @@ pub static GATHER: OpDef = OpDef {
         let index = positions(inputs[1], axis, x.shape())?;
         let whole = Axis::of(x.shape(), axis);
         let mut out = Array::zeros(&replace_axis(x.shape(), axis, inputs[1].shape()), x.dtype());
-        with_element!(x.dtype(), T => {
-            let (x, mut rows) = (elements::<T>(&x), out.as_mut_slice::<T>());
-            // There may be too many empty rows to iterate over.
-            for outer in 0..if rows.is_empty() { 0 } else { whole.outer } {
-                for &at in &index {
-                    let from = (outer * whole.size + at) * whole.inner;
-                    let (row, rest) = rows.split_at_mut(whole.inner);
-                    row.copy_from_slice(&x[from..from + whole.inner]);
-                    rows = rest;
-                }
+        // There may be too many empty rows to iterate over.
+        let count = if out.numel() == 0 { 0 } else { whole.outer };
+        let mut rows = out.elements_mut();
+        for outer in 0..count {
+            for (row, &at) in index.iter().enumerate() {
+                let to = (outer * index.len() + row) * whole.inner;
+                rows.copy(to, x.elements(), (outer * whole.size + at) * whole.inner, whole.inner);
             }
-        });
+        }
         Ok(smallvec![out])
     },
     effects: Effects::REFUSES,
@@ -106,17 +102,17 @@ pub static INDEX_ADD: OpDef = OpDef {
             (inputs[0].on_host()?.duplicate(), dense(inputs[2])?, AxisAttrs::of(attrs).axis());
         let index = positions(inputs[1], axis, out.shape())?;
         let whole = Axis::of(out.shape(), axis);
-        with_element!(out.dtype(), T => {
-            let (out, mut rows) = (out.as_mut_slice::<T>(), elements::<T>(&source));
-            for outer in 0..if rows.is_empty() { 0 } else { whole.outer } {
-                for &at in &index {
-                    let to = (outer * whole.size + at) * whole.inner;
-                    let (row, rest) = rows.split_at(whole.inner);
-                    out[to..to + whole.inner].iter_mut().zip(row).for_each(|(to, &it)| *to = plus(*to, it));
-                    rows = rest;
+        let count = if source.numel() == 0 { 0 } else { whole.outer };
+        let mut sums = out.elements_mut();
+        for outer in 0..count {
+            for (row, &at) in index.iter().enumerate() {
+                let to = (outer * whole.size + at) * whole.inner;
+                let from = (outer * index.len() + row) * whole.inner;
+                for inner in 0..whole.inner {
+                    ScatterReduction::Add.apply(&mut sums, to + inner, source.elements(), from + inner);
                 }
             }
-        });
+        }
         Ok(smallvec![out])
     },
     effects: Effects::REFUSES,

@@ -2,7 +2,7 @@
 
 use super::from_zero::from_zero;
 use crate::ops::core::axis::const_shape;
-use crate::ops::core::host::{dense, elements, plus, rows};
+use crate::ops::core::host::{ScatterReduction, dense, rows};
 use crate::ops::core::indices::{check_dtypes, check_index};
 use crate::ops::core::rules::may_equal;
 use crate::ops::{
@@ -11,7 +11,6 @@ use crate::ops::{
 };
 use crate::tensor::{Array, AsTensor, DType, Dims, OpInfo, Tensor, Type, apply1};
 use ms_ir::error::{Code, Error, Result};
-use ms_ir::with_element;
 use smallvec::smallvec;
 
 /// Gathers the slices of the first operand at the positions in the rows of the second one. A row of `k` integers is a
@@ -24,12 +23,10 @@ pub static GATHER_ND: OpDef = OpDef {
         let (rows, inner) = rows(inputs[1], x.shape())?;
         let shape = const_shape(&Type::new(x.dtype(), picked_shape(&x.ty(), &inputs[1].ty())?))?;
         let mut out = Array::zeros(&shape, x.dtype());
-        with_element!(x.dtype(), T => {
-            let (from, to) = (elements::<T>(&x), out.as_mut_slice::<T>());
-            for (to, row) in to.chunks_mut(inner.max(1)).zip(rows) {
-                to.copy_from_slice(&from[row * inner..][..inner]);
-            }
-        });
+        let mut to = out.elements_mut();
+        for (at, row) in rows.into_iter().enumerate() {
+            to.copy(at * inner, x.elements(), row * inner, inner);
+        }
         Ok(smallvec![out])
     },
     effects: Effects::REFUSES,
@@ -66,12 +63,12 @@ pub static SCATTER_ND_ADD: OpDef = OpDef {
     eval: |_, inputs| {
         let (mut out, source) = (inputs[0].on_host()?.duplicate(), dense(inputs[2])?);
         let (rows, inner) = rows(inputs[1], out.shape())?;
-        with_element!(out.dtype(), T => {
-            let (from, to) = (elements::<T>(&source), out.as_mut_slice::<T>());
-            for (from, row) in from.chunks(inner.max(1)).zip(rows) {
-                to[row * inner..][..inner].iter_mut().zip(from).for_each(|(to, &it)| *to = plus(*to, it));
+        let mut to = out.elements_mut();
+        for (at, row) in rows.into_iter().enumerate() {
+            for it in 0..inner {
+                ScatterReduction::Add.apply(&mut to, row * inner + it, source.elements(), at * inner + it);
             }
-        });
+        }
         Ok(smallvec![out])
     },
     effects: Effects::REFUSES,

@@ -4,7 +4,6 @@ use crate::ops::core::axis::stored_axis;
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, TransformRules};
 use crate::tensor::{Array, Attr, Attrs, DType, Dims, IntoDims, OpInfo, Scalar, Tensor, Type, apply1};
 use ms_ir::BinaryOp;
-use ms_ir::with_element;
 use smallvec::smallvec;
 
 attributes! {
@@ -26,14 +25,7 @@ pub static IOTA: OpDef = OpDef {
         let it = IotaAttrs::of(attrs);
         let (shape, axis, dtype) = (it.shape().sizes(), it.axis(), it.dtype());
         let inner: usize = shape[axis + 1..].iter().product();
-        let mut out = Array::zeros(&shape, dtype);
-        with_element!(dtype, T => {
-            for (at, to) in out.as_mut_slice::<T>().iter_mut().enumerate() {
-                let i = at / inner % shape[axis];
-                *to = <T as crate::tensor::Element>::from_scalar(value(attrs, i));
-            }
-        });
-        Ok(smallvec![out])
+        Ok(smallvec![Array::from_scalars(&shape, dtype, &mut |at| value(attrs, at / inner % shape[axis]))])
     },
     effects: Effects::NONE,
     lowering: Lowering::Generate(|attrs, body, index, dtype| {

@@ -1,8 +1,7 @@
 //! `linspace`: evenly spaced numbers between two bounds.
 
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, TransformRules};
-use crate::tensor::{Array, Attrs, DType, Element, OpInfo, Scalar, Tensor, Type, apply1};
-use ms_ir::with_element;
+use crate::tensor::{Array, Attrs, DType, OpInfo, Scalar, Tensor, Type, apply1};
 use ms_ir::{BinaryOp, Compare};
 use smallvec::smallvec;
 
@@ -22,14 +21,9 @@ pub static LINSPACE: OpDef = OpDef {
         let it = LinspaceAttrs::of(attrs);
         let (start, stop, num) = (it.start(), it.stop(), it.num() as usize);
         let step = step(attrs);
-        let mut out = Array::zeros(&[num], it.dtype());
-        with_element!(it.dtype(), T => {
-            for (i, to) in out.as_mut_slice::<T>().iter_mut().enumerate() {
-                let value = if i > 0 && i + 1 == num { stop } else { start + i as f64 * step };
-                *to = T::from_scalar(Scalar::Float(value));
-            }
-        });
-        Ok(smallvec![out])
+        Ok(smallvec![Array::from_scalars(&[num], it.dtype(), &mut |i| {
+            Scalar::Float(if i > 0 && i + 1 == num { stop } else { start + i as f64 * step })
+        })])
     },
     effects: Effects::NONE,
     lowering: Lowering::Generate(|attrs, body, index, dtype| {

@@ -1,16 +1,16 @@
 //! `matmul`: matrix products.
 
 use crate::ops::core::axis::refusal;
+use crate::ops::core::host::{integers, narrow_floats, wide_floats};
 use crate::ops::core::rules::broadcast_dims;
 use crate::ops::{
     Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, TransformRules, broadcast_to, cast, reshape,
     transpose,
 };
-use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, Dims, Element, OpInfo, Scalar, Shape, Tensor, Type};
-use crate::tensor::{apply1, collected, filled, promote, refused};
+use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, Dims, OpInfo, Scalar, Shape, Tensor, Type};
+use crate::tensor::{apply1, filled, promote, refused};
 use ms_ir::ContractionRanks;
 use ms_ir::error::{Code, Error};
-use ms_ir::with_element;
 use smallvec::smallvec;
 
 /// Multiplies `[.., m, k]` by `[.., k, n]`, with equal leading dimensions and dtypes, to `[.., m, n]`.
@@ -67,47 +67,33 @@ pub static MATMUL: OpDef = OpDef {
 
 /// Computes matrix products of sizes `[m, k, n]`, one after the other, as a result of this shape.
 pub(super) fn products(a: &Array, b: &Array, shape: &[usize], [m, k, n]: [usize; 3]) -> Result<Array, Error> {
-    let mut out = Array::zeros(shape, a.dtype());
-    let (a, b) = (a.on_host()?, b.on_host()?);
-    with_element!(a.dtype(), T => {
-        let (a, b) = (collected(a.iter::<T>()), collected(b.iter::<T>()));
-        let out = out.as_mut_slice::<T>();
-        if a.is_empty() || b.is_empty() {
-            out.fill(T::from_scalar(Scalar::Int(0)));
-        } else {
-            for ((out, a), b) in out.chunks_mut(m * n).zip(a.chunks(m * k)).zip(b.chunks(k * n)) {
-                product(out, a, b, n);
-            }
-        }
-    });
-    Ok(out)
+    let (numel, dtype) = (shape.iter().product(), a.dtype());
+    if a.numel() == 0 || b.numel() == 0 {
+        return Ok(Array::zeros(shape, dtype));
+    }
+    if dtype.is_float() {
+        let (a, b, mut sums) = (wide_floats(a)?, wide_floats(b)?, filled(0.0, numel));
+        sum_products(&mut sums, &a, &b, [m, k, n], |sum, a, b| sum + a * b);
+        return Ok(narrow_floats(&sums, shape, dtype));
+    }
+    let (a, b, mut sums) = (integers(a)?, integers(b)?, filled(0, numel));
+    // Sums that wrap in 64 bits have the low bits of narrower sums.
+    let add: fn(i64, i64, i64) -> i64 = match dtype {
+        DType::Bool => |sum, a, b| sum | (a & b),
+        _ => |sum, a, b| sum.wrapping_add(a.wrapping_mul(b)),
+    };
+    sum_products(&mut sums, &a, &b, [m, k, n], add);
+    Ok(Array::from_scalars(shape, dtype, &mut |at| Scalar::Int(sums[at])))
 }
 
-/// Computes one product, row by row; `a` and `b` are not empty.
-fn product<T: Element>(out: &mut [T], a: &[T], b: &[T], n: usize) {
-    let k = b.len() / n;
-    if T::DTYPE.is_float() {
-        let b = collected(b.iter().map(|it| it.to_scalar().as_f64()));
-        let mut row = filled(0.0, n);
-        for (out, a) in out.chunks_mut(n).zip(a.chunks(k)) {
-            row.fill(0.0);
-            for (a, b) in a.iter().zip(b.chunks(n)) {
-                let a = a.to_scalar().as_f64();
-                row.iter_mut().zip(b).for_each(|(sum, b)| *sum += a * b);
+/// Adds the products of each row of `a` and each column of `b` to the zeros in `sums`, in the order of the terms.
+fn sum_products<T: Copy>(sums: &mut [T], a: &[T], b: &[T], [m, k, n]: [usize; 3], add: impl Fn(T, T, T) -> T) {
+    for (at, row) in sums.chunks_mut(n).enumerate() {
+        let (left, right) = (&a[at * k..][..k], &b[at / m * k * n..][..k * n]);
+        for (&a, b) in left.iter().zip(right.chunks(n)) {
+            for (sum, &b) in row.iter_mut().zip(b) {
+                *sum = add(*sum, a, b);
             }
-            out.iter_mut().zip(&row).for_each(|(to, &sum)| *to = T::from_scalar(Scalar::Float(sum)));
-        }
-        return;
-    }
-    for (out, a) in out.chunks_mut(n).zip(a.chunks(k)) {
-        for (column, to) in out.iter_mut().enumerate() {
-            let pairs = a.iter().zip(b[column..].iter().step_by(n));
-            let term = |(a, b): (&T, &T)| a.to_scalar().as_i64().wrapping_mul(b.to_scalar().as_i64());
-            let sum = match T::DTYPE {
-                DType::Bool => pairs.map(term).any(|it| it != 0) as i64,
-                _ => pairs.map(term).fold(0, i64::wrapping_add),
-            };
-            *to = T::from_scalar(Scalar::Int(sum));
         }
     }
 }
@@ -147,16 +133,20 @@ fn product_of(a: &Tensor, b: &Tensor) -> Tensor {
 /// ```
 #[track_caller]
 pub fn matmul(a: impl AsTensor, b: impl AsTensor) -> Tensor {
-    let (a, b) = (a.as_tensor(), b.as_tensor());
+    multiply(&a.as_tensor(), &b.as_tensor())
+}
+
+#[track_caller]
+fn multiply(a: &Tensor, b: &Tensor) -> Tensor {
     propagate_poison!(a, b);
-    let refusal = |message: String| refusal("matmul", &[&a, &b], Code::Shape, message);
+    let refusal = |message: String| refusal("matmul", &[a, b], Code::Shape, message);
     if a.rank() == 0 || b.rank() == 0 {
         return refused(refusal("a zero-dimensional operand; multiply with `*`".into()));
     }
     let dtype = promote(a.dtype(), b.dtype());
     let (row, column) = (a.rank() == 1, b.rank() == 1);
-    let mut left = cast(&*a, dtype);
-    let mut right = cast(&*b, dtype);
+    let mut left = cast(a, dtype);
+    let mut right = cast(b, dtype);
     if row {
         left = reshape(&left, (1usize, left.dims()[0]));
     }
@@ -169,7 +159,7 @@ pub fn matmul(a: impl AsTensor, b: impl AsTensor) -> Tensor {
             "the last axis of the left operand has size {inner}, its partner on the right {rows}"
         )));
     }
-    let out = or_poison!(stacked(&left, &right).map_err(|it| crate::ops::axis::named("matmul", &[&a, &b], it)));
+    let out = or_poison!(stacked(&left, &right).map_err(|it| crate::ops::axis::named("matmul", &[a, b], it)));
     let mut shape = out.dims();
     if column {
         shape.pop();

@@ -8,6 +8,7 @@ use crate::ops::{
 use crate::tensor::{AsTensor, Attr, AttrRange, OpInfo, Tensor, Type, apply1};
 use ms_ir::error::{Code, Error, called};
 use smallvec::{SmallVec, smallvec};
+use std::borrow::Cow;
 
 attributes! {
     /// The attributes of [`PERMUTE`].
@@ -67,9 +68,13 @@ pub static PERMUTE: OpDef = OpDef {
 /// ```
 #[track_caller]
 pub fn permute(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
-    let x = x.as_tensor();
+    permute_axes(x.as_tensor(), &axes.into_axes())
+}
+
+#[track_caller]
+fn permute_axes(x: Cow<'_, Tensor>, axes: &[isize]) -> Tensor {
     propagate_poison!(x);
-    let axes = or_poison!(normalize_axes(&axes.into_axes(), x.rank()).map_err(|it| named("permute", &[&x], it)));
+    let axes = or_poison!(normalize_axes(axes, x.rank()).map_err(|it| named("permute", &[&x], it)));
     if axes.iter().copied().eq(0..x.rank()) {
         return x.into_owned();
     }

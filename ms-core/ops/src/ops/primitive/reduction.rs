@@ -3,7 +3,6 @@
 use crate::ops::core::axis::stored_axes;
 use crate::ops::core::elementwise::{Domain, wide};
 use crate::ops::core::factors::Factors;
-use crate::ops::core::host::array_of;
 use crate::ops::core::rules::sum_dtype;
 use crate::ops::core::wide::{Inner, run_rule};
 use crate::ops::{
@@ -133,7 +132,7 @@ fn evaluate(
     let row: usize = axes.iter().map(|&axis| x.shape()[axis]).product();
     let scalars = x.with_layout(x.layout().permute(&order)).on_host()?.scalars();
     let shape = ty.shape().expect("arrays have constant shapes");
-    Ok(array_of(&shape, x.dtype(), &mut |i| {
+    Ok(Array::from_scalars(&shape, x.dtype(), &mut |i| {
         scalars[i * row..(i + 1) * row].iter().copied().reduce(combine).unwrap_or(start)
     }))
 }
@@ -210,8 +209,25 @@ pub fn sum_axes(x: &Tensor, axes: &[usize], keepdims: bool) -> Tensor {
 /// Resolves `axes` for `x`.
 #[track_caller]
 pub(crate) fn axes_of(op: &str, x: &Tensor, axes: impl ReduceAxes) -> Result<SmallVec<[usize; 4]>> {
-    let describe = |error: Error| error.with_op(op).with_operands([x.ty().to_string()]);
-    axes.resolve(x.rank()).map_err(describe)
+    axes.resolve(x.rank()).map_err(|it| describe(op, x, it))
+}
+
+#[cold]
+fn describe(op: &str, x: &Tensor, error: Error) -> Error {
+    error.with_op(op).with_operands([x.ty().to_string()])
+}
+
+/// Converts `x` and reduces it over axes, unless they are invalid.
+#[track_caller]
+fn converted(
+    def: &'static OpDef,
+    convert: fn(DType) -> DType,
+    x: &Tensor,
+    axes: Result<SmallVec<[usize; 4]>>,
+    keepdims: bool,
+) -> Tensor {
+    let axes = or_poison!(axes);
+    reduce(def, &crate::ops::cast(x, convert(x.dtype())), &axes, keepdims)
 }
 
 /// Returns the dtype of sums: bools and narrow integers become i64 or u64, as in NumPy.
@@ -238,9 +254,7 @@ macro_rules! functions {
                 let x = x.as_tensor();
                 propagate_poison!(x);
                 let keepdims = axes.keepdims();
-                let axes = or_poison!(axes_of(stringify!($name), &x, axes));
-                let convert: fn(DType) -> DType = $convert;
-                reduce(&$def, &crate::ops::cast(&*x, convert(x.dtype())), &axes, keepdims)
+                converted(&$def, $convert, &x, axes_of(stringify!($name), &x, axes), keepdims)
             }
         )*
 

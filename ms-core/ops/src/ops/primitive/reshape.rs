@@ -6,6 +6,7 @@ use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleI
 use crate::tensor::{AsTensor, Dims, NewShape, OpInfo, Tensor, Type, apply1};
 use ms_ir::error::{Code, Error};
 use smallvec::smallvec;
+use std::borrow::Cow;
 
 attributes! {
     /// The attributes of [`RESHAPE`].
@@ -57,11 +58,14 @@ pub static RESHAPE: OpDef = OpDef {
 /// ```
 #[track_caller]
 pub fn reshape(x: impl AsTensor, shape: impl NewShape) -> Tensor {
-    let x = x.as_tensor();
+    reshape_to(x.as_tensor(), shape.new_dims())
+}
+
+#[track_caller]
+fn reshape_to(x: Cow<'_, Tensor>, shape: Dims) -> Tensor {
     propagate_poison!(x);
     let dims = x.dims();
-    let shape =
-        or_poison!(fill(shape.new_dims(), dims.iter().copied().product()).map_err(|it| named("reshape", &[&x], it)));
+    let shape = or_poison!(fill(shape, dims.iter().copied().product()).map_err(|it| named("reshape", &[&x], it)));
     if shape == dims {
         return x.into_owned();
     }

@@ -1,5 +1,6 @@
 //! `scan`: a loop over the elements of sequences.
 
+use ms_ir::MapVec;
 use crate::ops::core::host::dense;
 use crate::ops::core::regions::{check_carries, check_operands, output_types};
 use crate::ops::evaluate_graph;
@@ -66,7 +67,7 @@ fn infer(attrs: &Attrs, regions: &crate::ops::Regions, inputs: &[&Type]) -> Resu
         return Err(Error::new(Code::Shape, format!("a sequence of {first} elements is needed, not {other}")));
     }
     let elements: Vec<Type> =
-        sequences.iter().map(|it| Type::new(it.dtype, it.dims[1..].iter().copied().collect())).collect();
+        sequences.map_vec(|it| Type::new(it.dtype, it.dims[1..].iter().copied().collect()));
     let operands: Vec<&Type> =
         carries.iter().copied().chain(&elements).chain(own[at.invariants()..].iter().copied()).collect();
     check_operands(body, &operands)?;
@@ -83,12 +84,12 @@ fn eval(attrs: &Attrs, regions: &crate::ops::Regions, inputs: &[&Array]) -> Resu
         None => usize::try_from(inputs[0].on_host()?.as_slice::<i64>()?[0])
             .map_err(|_| Error::new(Code::Argument, "the number of iterations is negative"))?,
     };
-    let mut carries: Vec<Array> = own[..at.carries].iter().map(|&it| it.clone()).collect();
+    let mut carries: Vec<Array> = own[..at.carries].map_vec(|&it| it.clone());
     let stacked: Vec<&Type> = output_types(&regions[0]).skip(carries.len()).collect();
     let mut rows: Vec<Vec<Array>> = vec![Vec::new(); stacked.len()];
     for step in 0..count {
         let position = if at.reverse() { count - 1 - step } else { step };
-        let elements: Vec<Array> = own[at.elements()].iter().map(|it| element(it, position)).collect();
+        let elements: Vec<Array> = own[at.elements()].map_vec(|it| element(it, position));
         let operands: Vec<&Array> =
             carries.iter().chain(&elements).chain(own[at.invariants()..].iter().copied()).collect();
         let mut results = evaluate_graph(&regions[0], &operands)?.into_iter();

@@ -2,7 +2,7 @@
 
 use super::from_zero::from_zero;
 use crate::ops::core::axis::stored_axis;
-use crate::ops::core::host::{ScatterReduction, dense, elements, positions, visit_indexed};
+use crate::ops::core::host::{ScatterReduction, dense, positions, visit_indexed};
 use crate::ops::core::indices::{check_dtypes, check_index};
 use crate::ops::core::rules::may_equal;
 use crate::ops::{
@@ -11,7 +11,6 @@ use crate::ops::{
 };
 use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, OpInfo, Tensor, Type, apply1};
 use ms_ir::error::{Code, Error, Result};
-use ms_ir::with_element;
 use smallvec::smallvec;
 
 /// Takes for each element of the second operand the element of the first one at that position along `axis`. The
@@ -26,10 +25,8 @@ pub static TAKE_ALONG_AXIS: OpDef = OpDef {
         let (x, axis) = (dense(inputs[0])?, AxisAttrs::of(attrs).axis());
         let index = positions(inputs[1], axis, x.shape())?;
         let mut out = Array::zeros(inputs[1].shape(), x.dtype());
-        with_element!(x.dtype(), T => {
-            let (from, to) = (elements::<T>(&x), out.as_mut_slice::<T>());
-            visit_indexed(x.shape(), axis, inputs[1].shape(), &index, |at, named| to[at] = from[named]);
-        });
+        let mut to = out.elements_mut();
+        visit_indexed(x.shape(), axis, inputs[1].shape(), &index, |at, named| to.copy(at, x.elements(), named, 1));
         Ok(smallvec![out])
     },
     effects: Effects::REFUSES,
@@ -56,11 +53,9 @@ pub(super) fn evaluate_scatter(attrs: &Attrs, inputs: &[&Array], by: ScatterRedu
     let (mut out, source, axis) = (inputs[0].on_host()?.duplicate(), dense(inputs[2])?, AxisAttrs::of(attrs).axis());
     let index = positions(inputs[1], axis, out.shape())?;
     let shape = out.shape_owned();
-    with_element!(out.dtype(), T => {
-        let (from, to) = (elements::<T>(&source), out.as_mut_slice::<T>());
-        visit_indexed(&shape, axis, inputs[1].shape(), &index, |at, named| {
-            to[named] = by.of(to[named], from[at]);
-        });
+    let mut to = out.elements_mut();
+    visit_indexed(&shape, axis, inputs[1].shape(), &index, |at, named| {
+        by.apply(&mut to, named, source.elements(), at);
     });
     Ok(smallvec![out])
 }

@@ -1,7 +1,7 @@
 //! `select`: an elementwise choice by a condition.
 
 use crate::ops::core::elementwise::evaluate;
-use crate::ops::core::operand::common_dtype;
+use crate::ops::core::operand::{Operand, common_dtype};
 use crate::ops::core::rules::{broadcast_dims, sum_to};
 use crate::ops::{Batching, Derivative, Effects, IntoOperand, Lowering, OpDef, Sample, SampleInput, TransformRules};
 use crate::tensor::{AsTensor, Attrs, DType, OpInfo, Tensor, Type, apply1};
@@ -63,8 +63,12 @@ pub static SELECT: OpDef = OpDef {
 /// ```
 #[track_caller]
 pub fn select(condition: impl AsTensor, then: impl IntoOperand, other: impl IntoOperand) -> Tensor {
+    select_operands(&condition.as_tensor(), [then.operand(), other.operand()])
+}
+
+#[track_caller]
+fn select_operands(condition: &Tensor, branches: [Operand<'_>; 2]) -> Tensor {
     let condition = crate::ops::cast(condition, DType::Bool);
-    let branches = [then.operand(), other.operand()];
     let dtype = common_dtype(&branches);
     let [then, other] = branches.map(|it| it.into_tensor(dtype).map_err(|it| it.with_op("select")));
     let (then, other) = (or_poison!(then), or_poison!(other));

@@ -1,6 +1,7 @@
 //! `slice`: strided slices along every axis.
 
 use crate::ops::{Batching, Derivative, Effects, Extent, Lowering, OpDef, Part, Sample, SampleInput, TransformRules};
+use ms_ir::MapVec;
 use crate::tensor::{AsTensor, Attrs, Dim, Dims, Layout, OpInfo, Selection, Tensor, Type, apply1};
 use ms_ir::error::{Code, Error, Result};
 use smallvec::smallvec;
@@ -97,7 +98,7 @@ pub(in crate::ops) fn select_ranges(x: &Tensor, selection: &Selection) -> Tensor
     if selection.is_whole(&x.dims()) {
         return x.clone();
     }
-    let steps: Vec<i64> = selection.steps.iter().map(|&it| it as i64).collect();
+    let steps: Vec<i64> = selection.steps.map_vec(|&it| it as i64);
     let attrs = SliceAttrs::attrs(&*selection.starts, &*selection.sizes, &*steps);
     apply1(SLICE.op(), &attrs, &[x])
 }
@@ -105,12 +106,17 @@ pub(in crate::ops) fn select_ranges(x: &Tensor, selection: &Selection) -> Tensor
 /// Returns `size` positions of one axis from `start`.
 #[track_caller]
 pub(crate) fn narrow(x: &Tensor, axis: usize, start: impl Into<Dim>, size: impl Into<Dim>) -> Tensor {
-    let (mut sizes, size) = (x.dims(), size.into());
+    narrow_to(x, axis, start.into(), size.into())
+}
+
+#[track_caller]
+fn narrow_to(x: &Tensor, axis: usize, start: Dim, size: Dim) -> Tensor {
+    let mut sizes = x.dims();
     if size == sizes[axis] {
         return x.clone();
     }
     let mut starts: Dims = smallvec![Dim::new(0); sizes.len()];
-    (starts[axis], sizes[axis]) = (start.into(), size);
+    (starts[axis], sizes[axis]) = (start, size);
     let attrs = SliceAttrs::attrs(&*starts, &*sizes, &*vec![1i64; sizes.len()]);
     apply1(SLICE.op(), &attrs, &[x])
 }

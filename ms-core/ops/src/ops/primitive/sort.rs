@@ -2,16 +2,16 @@
 
 use super::slice::narrow;
 use crate::ops::core::axis::{named, refusal, stored_axis};
-use crate::ops::core::host::{Axis, dense, elements};
+use crate::ops::core::host::{Axis, dense};
 use crate::ops::{
     AxisAttrs, Batching, Cotangents, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, TransformRules, Vjp,
     normalize_axis,
 };
-use crate::tensor::{Array, AsTensor, DType, Element, OpInfo, Shape, Tensor, Type, apply, apply1, try_room};
+use crate::tensor::{
+    Array, AsTensor, DType, Elements, ElementsMut, OpInfo, Scalar, Shape, Tensor, Type, apply, apply1, try_room,
+};
 use ms_ir::error::{Code, Error, OrExhausted, OrRaise, called, raise};
-use ms_ir::with_element;
 use smallvec::smallvec;
-use std::cmp::Ordering;
 
 attributes! {
     /// The attributes of [`SORT`].
@@ -31,11 +31,8 @@ pub static SORT: OpDef = OpDef {
         let (x, axis, descending) = (dense(inputs[0])?, it.axis(), it.descending());
         let mut values = Array::zeros(x.shape(), x.dtype());
         let mut positions = Array::zeros(x.shape(), DType::I64);
-        with_element!(x.dtype(), T => {
-            let (from, to) = (elements::<T>(&x), values.as_mut_slice::<T>());
-            let axis = Axis::of(x.shape(), axis);
-            sort_rows(from, to, positions.as_mut_slice(), axis, axis.size, descending);
-        });
+        let axis = Axis::of(x.shape(), axis);
+        sort_rows(x.elements(), values.elements_mut(), positions.as_mut_slice(), axis, axis.size, descending);
         Ok(smallvec![values, positions])
     },
     effects: Effects::NONE,
@@ -79,10 +76,8 @@ pub static TOPK: OpDef = OpDef {
         shape[axis] = count;
         let mut values = Array::zeros(&shape, x.dtype());
         let mut positions = Array::zeros(&shape, DType::I64);
-        with_element!(x.dtype(), T => {
-            let (from, to) = (elements::<T>(&x), values.as_mut_slice::<T>());
-            sort_rows(from, to, positions.as_mut_slice(), Axis::of(x.shape(), axis), count, it.descending());
-        });
+        let axis = Axis::of(x.shape(), axis);
+        sort_rows(x.elements(), values.elements_mut(), positions.as_mut_slice(), axis, count, it.descending());
         Ok(smallvec![values, positions])
     },
     effects: Effects::NONE,
@@ -109,36 +104,46 @@ fn scattered(it: &Vjp<'_>, axis: usize) -> Cotangents {
     smallvec![Some(apply1(crate::ops::SCATTER_ADD.op(), &AxisAttrs::attrs(axis), &[&zeros, &it.outputs[1], g]))]
 }
 
-/// Compares by the total order of sorting: NaN is above all numbers, and equal to itself.
-fn order<T: PartialOrd>(a: &T, b: &T) -> Ordering {
-    #[allow(clippy::eq_op)]
-    let nan = |it: &T| it != it;
-    a.partial_cmp(b).unwrap_or_else(|| nan(a).cmp(&nan(b)))
+/// Returns an integer that compares as the element in the total order of sorting: NaN is above all numbers, and equal
+/// to itself.
+fn sort_key(element: Scalar) -> u64 {
+    const SIGN: u64 = 1 << 63;
+    match element {
+        Scalar::Bool(it) => it.into(),
+        Scalar::UInt(it) => it,
+        Scalar::Int(it) => it as u64 ^ SIGN,
+        Scalar::Float(it) if it.is_nan() => u64::MAX,
+        // Both zeros are equal.
+        Scalar::Float(0.0) => SIGN,
+        Scalar::Float(it) if it.is_sign_negative() => !it.to_bits(),
+        Scalar::Float(it) => it.to_bits() | SIGN,
+    }
 }
 
 /// Writes the first `count` sorted elements along the axis, and their positions.
-fn sort_rows<T: Element + PartialOrd>(
-    from: &[T],
-    to: &mut [T],
+fn sort_rows(
+    from: Elements<'_>,
+    mut to: ElementsMut<'_>,
     positions: &mut [i64],
     axis: Axis,
     count: usize,
     descending: bool,
 ) {
-    let mut row: Vec<(T, i64)> = try_room(axis.size).or_exhausted();
+    let mut row: Vec<(u64, usize)> = try_room(axis.size).or_exhausted();
     for outer in 0..axis.outer {
         for inner in 0..axis.inner {
             let at = |i: usize| (outer * axis.size + i) * axis.inner + inner;
             row.clear();
-            row.extend((0..axis.size).map(|i| (from[at(i)], i as i64)));
+            for i in 0..axis.size {
+                let key = sort_key(from.get(at(i)));
+                row.push((if descending { !key } else { key }, i));
+            }
             // Positions order equal elements; a stable sort would allocate.
-            row.sort_unstable_by(|a, b| {
-                let (first, second) = if descending { (b, a) } else { (a, b) };
-                order(&first.0, &second.0).then(a.1.cmp(&b.1))
-            });
-            for (i, &(value, place)) in row.iter().take(count).enumerate() {
-                let at = (outer * count + i) * axis.inner + inner;
-                (to[at], positions[at]) = (value, place);
+            row.sort_unstable();
+            for (i, &(_, place)) in row.iter().take(count).enumerate() {
+                let target = (outer * count + i) * axis.inner + inner;
+                to.copy(target, from, at(place), 1);
+                positions[target] = place as i64;
             }
         }
     }

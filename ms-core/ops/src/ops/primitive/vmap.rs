@@ -1,5 +1,6 @@
 //! `vmap`: a region over many lanes, until it is expanded.
 
+use ms_ir::MapVec;
 use crate::ops::core::regions::output_types;
 use crate::ops::{
     Batching, Control, Derivative, Effects, Ints, Lane, Lowering, OpDef, RegionRule, TransformNode, TransformRules,
@@ -56,7 +57,7 @@ attributes! {
 /// Returns the number of lanes, and the [`Lane`] of each operand and each result.
 fn form(attrs: &Attrs) -> (Dim, Vec<Lane>, Vec<Lane>) {
     let it = VmapAttrs::of(attrs);
-    let lanes = |codes: Ints<'_>| codes.as_slice().iter().map(|&it| Lane::of(it)).collect();
+    let lanes = |codes: Ints<'_>| codes.as_slice().map_vec(|&it| Lane::of(it));
     (it.size(), lanes(it.operands()), lanes(it.results()))
 }
 

@@ -8,7 +8,7 @@ use crate::ops::{
 };
 use crate::tensor::{AttrRange, Attrs, Dim, Dims, Layout, OpInfo, Shape, Strides, Tensor, Type, apply1};
 use ms_ir::error::{Code, Error, Result};
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 
 attributes! {
     /// The attributes of [`WINDOWS`]: the first axis, and for each axis from there on the kernel size, the stride and
@@ -113,8 +113,8 @@ pub(in crate::ops) fn fold(
 ) -> Tensor {
     let Window { stride, dilation, before, after } = window;
     let (rank, spatial) = (x.rank(), kernel.len());
-    let zeros: SmallVec<[i64; 8]> = smallvec![0; rank];
-    let ones: SmallVec<[i64; 8]> = smallvec![1; rank];
+    let zeros = vec![0i64; rank];
+    let ones = vec![1i64; rank];
     // Windows are placed at their stride, with zeros between and around them.
     let (mut spread, mut starts, mut steps) = (x.dims(), zeros.clone(), ones.clone());
     let lead: Shape = (0..spatial).map(|it| (dilation[it] * (kernel[it] - 1)).saturating_sub(before[it])).collect();

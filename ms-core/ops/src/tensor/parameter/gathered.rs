@@ -2,6 +2,7 @@
 
 use super::{Parameter, WeakParameter};
 use crate::tensor::Tensor;
+use ms_ir::MapVec;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 /// The values of some slots, gathered once and cached until one of the slots is written.
@@ -33,7 +34,7 @@ impl Gathered {
     /// [`Parameter::is_of_thread`].
     pub fn new(slots: &[Parameter]) -> Self {
         debug_assert!(!slots.iter().any(Parameter::is_of_thread), "what is kept is for all threads");
-        Self { slots: slots.iter().map(Parameter::downgrade).collect(), kept: Arc::default() }
+        Self { slots: slots.map_vec(Parameter::downgrade), kept: Arc::default() }
     }
 
     /// Returns the slots; `None` if one is dropped.

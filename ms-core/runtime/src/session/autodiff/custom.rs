@@ -9,6 +9,7 @@ use crate::session::call::JitReturn;
 use crate::session::call::closure::call_closure;
 use crate::session::context;
 use crate::session::{Arguments, Followed, Function, TracedArguments, Transform};
+use ms_ir::MapVec;
 use ms_ir::error::{OrRaise, Result};
 use ms_ir::{Graph, ValueId};
 use ms_ops::ops::{self, Control, CustomVjp, decode_floats, encode_as_floats, encoded_type};
@@ -188,7 +189,7 @@ where
         Target::Tensor(tensor) => tensor.clone(),
         Target::Parameter(parameter) => parameter.value(),
     };
-    let targets: Vec<Tensor> = wrt.targets().iter().map(value).collect();
+    let targets: Vec<Tensor> = wrt.targets().map_vec(value);
     // The tensors of arguments, without the parameters in between.
     let of_arguments = |given: &[Tensor]| -> Vec<Tensor> {
         let tensors = wrt.targets().iter().zip(given).filter(|(target, _)| matches!(target, Target::Tensor(_)));
@@ -208,15 +209,15 @@ where
         let results = sound(leaves(&result));
         Ok((result, results))
     })?;
-    let types: Vec<_> = leaves(&template).iter().map(Tensor::ty).collect();
+    let types: Vec<_> = leaves(&template).map_vec(Tensor::ty);
     let ((), backward) = run_with_slots(tracer, "backward", || {
         let given = enter();
-        let results: Vec<Tensor> = types.iter().map(|ty| tracer.input(ty.clone())).collect();
+        let results: Vec<Tensor> = types.map_vec(|ty| tracer.input(ty.clone()));
         let gradient = |result: &Tensor| match result.dtype().is_float() {
             true => tracer.input(result.ty()),
             false => ops::zeros_like(result),
         };
-        let gradients: Vec<Tensor> = results.iter().map(gradient).collect();
+        let gradients: Vec<Tensor> = results.map_vec(gradient);
         let (out, dout) = (rebuilt(&template, results), rebuilt(&template, gradients));
         let gradients = with_tensors::<Args, _>(arguments, &of_arguments(&given), |arguments| {
             backward.gradients(arguments, &out, &dout)
@@ -236,7 +237,7 @@ where
     };
     let read: Vec<&Parameter> = backward.slots.iter().filter(|it| !backward.writes.contains(it)).collect();
     tracer.note_backward_reads(start, read.iter().copied().filter(|it| !it.is_backward()).cloned());
-    let slots: Vec<Tensor> = backward.writes.iter().map(|it| it.backward().value()).collect();
+    let slots: Vec<Tensor> = backward.writes.map_vec(|it| it.backward().value());
     let at = CustomVjp {
         targets: targets.len(),
         captured: targets.len() + slots.len() + forward.captures.len(),
@@ -268,7 +269,7 @@ fn pass_slots_through(region: &Arc<Graph>, targets: usize, results: usize, slots
     }
     let mut graph = (**region).clone();
     let own = graph.inputs().len();
-    let added: Vec<ValueId> = slots.iter().map(|it| graph.add_input(it.ty())).collect();
+    let added: Vec<ValueId> = slots.map_vec(|it| graph.add_input(it.ty()));
     let order: Vec<usize> = (0..targets).chain(own..own + slots.len()).chain(targets..own).collect();
     graph.reorder_inputs(&order);
     let mut outputs = graph.outputs().to_vec();
@@ -284,10 +285,10 @@ fn thread_writes(region: &Region) -> Result<Arc<Graph>> {
     if writes.is_empty() {
         return Ok(graph.clone());
     }
-    let inputs: Vec<&Type> = graph.inputs().iter().map(|&it| graph.ty(it)).collect();
+    let inputs: Vec<&Type> = graph.inputs().map_vec(|&it| graph.ty(it));
     let declared = inputs.len() - slots.len() - captures.len();
     let gradients = graph.outputs().len() - writes.len();
-    let held: Vec<&Type> = graph.outputs()[gradients..].iter().map(|&it| graph.ty(it)).collect();
+    let held: Vec<&Type> = graph.outputs()[gradients..].map_vec(|&it| graph.ty(it));
     // The position of each input of the region.
     let (mut places, mut types): (Vec<usize>, Vec<Type>) =
         ((0..declared).collect(), inputs[..declared].iter().copied().cloned().collect());
@@ -304,7 +305,7 @@ fn thread_writes(region: &Region) -> Result<Arc<Graph>> {
         for (input, ty) in inputs[declared..].iter_mut().zip(&held) {
             *input = decode_floats(input, ty.dtype);
         }
-        let operands: Vec<Tensor> = places.iter().map(|&at| inputs[at].clone()).collect();
+        let operands: Vec<Tensor> = places.map_vec(|&at| inputs[at].clone());
         let tracer = Tracer::current().expect("the graph is built by one");
         let mut outputs = tracer.inline(graph, &operands)?;
         outputs[gradients..].iter_mut().for_each(|it| *it = encode_as_floats(it));

@@ -5,6 +5,7 @@ use super::grad_operation::check_seeds;
 use super::record::{Recording, record};
 use super::select::{All, Select};
 use crate::session::{Followed, Function, TracedArguments, Transform};
+use ms_ir::MapVec;
 use ms_ir::error::{Code, Error, OrRaise, Result};
 use ms_ops::ops;
 use ms_ops::tensor::Tensor;
@@ -72,7 +73,7 @@ where
             Target::Tensor(tensor) => ops::zeros_like(tensor),
             Target::Parameter(parameter) => ops::zeros_like(&parameter.value()),
         };
-        let zeros: Vec<Tensor> = wrt.targets().iter().map(zero).collect();
+        let zeros: Vec<Tensor> = wrt.targets().map_vec(zero);
         let mut tangents = Wrt::default();
         tangents.tree(&zeros);
         let floats = |of: &F::Output| -> Vec<Tensor> {

@@ -3,6 +3,7 @@
 use super::derived::{Derived, Mode, rebuilt};
 use super::select::Select;
 use crate::session::{Arguments, At, Function, Transform, Transformed};
+use ms_ir::MapVec;
 use ms_ir::error::{Code, Error, Result};
 use ms_ops::ops::{self, Control, Lane};
 use ms_ops::tensor::{Dims, Tensor, Type};
@@ -40,7 +41,7 @@ impl<G, R: Jacobian<G>> Jacobian<G> for Vec<R> {
     type Output = Vec<R::Output>;
 
     fn assemble(&self, next: &mut dyn FnMut() -> G) -> Self::Output {
-        self.iter().map(|it| it.assemble(next)).collect()
+        self.map_vec(|it| it.assemble(next))
     }
 }
 
@@ -81,7 +82,7 @@ fn over_basis(
         let none = if rows.is_empty() { f(&ops::full_of(&*shape, 0, ty.dtype))? } else { Vec::new() };
         let stacked = |at: usize| match rows.is_empty() {
             true => ops::expand_dims(&none[at], 0).i(..0),
-            false => ops::stack(&rows.iter().map(|row| &row[at]).collect::<Vec<_>>(), 0),
+            false => ops::stack(&rows.map_vec(|row| &row[at]), 0),
         };
         return Ok((0..rows.first().map_or(none.len(), Vec::len)).map(stacked).collect());
     };
@@ -188,7 +189,7 @@ where
             blocks.into_iter().zip(&results).map(block).collect::<Vec<Tensor>>()
         };
         let columns: Vec<Vec<Tensor>> = (0..targets.len()).map(column).collect();
-        let row = |at: usize| columns.iter().map(|column| column[at].clone()).collect();
+        let row = |at: usize| columns.map_vec(|column| column[at].clone());
         let blocks = (0..results.len()).map(row).collect();
         self.assembled(arguments, &template, results, blocks)
     }

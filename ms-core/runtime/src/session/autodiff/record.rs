@@ -2,6 +2,7 @@
 
 use super::silent::tell_of_graph;
 use super::tape::{Record, Tape};
+use ms_ir::MapVec;
 use ms_ir::ValueId;
 use ms_ir::error::Result;
 use ms_ops::ops::{self, Control, TransformNode};
@@ -88,7 +89,7 @@ fn in_trace<R: Tree>(
         Target::Tensor(tensor) => tensor.clone(),
         Target::Parameter(parameter) => parameter.value(),
     };
-    let mut inputs: Vec<Tensor> = targets.iter().map(value).collect();
+    let mut inputs: Vec<Tensor> = targets.map_vec(value);
     let start = tracer.backward_reads();
     let ((result, results), region) = run_nested(&tracer, name, || {
         let mut tensors = Vec::new();
@@ -234,7 +235,7 @@ impl Recording {
         };
         let held =
             |it: &BackwardSlot| written(it).map_or_else(|| it.parameter.value(), |at| outputs[results + at].clone());
-        Ok(backward_slots.iter().map(held).collect())
+        Ok(backward_slots.map_vec(held))
     }
 
     fn pushed(&self, tangents: &[Tensor], differentiated: usize, writes: bool) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
@@ -248,7 +249,7 @@ impl Recording {
             true => tangents.next().expect("every float result has a tangent"),
             false => ops::zeros_like(value),
         };
-        let tangents = values[..differentiated].iter().map(tangent).collect();
+        let tangents = values[..differentiated].map_vec(tangent);
         Ok((values, tangents))
     }
 
@@ -264,7 +265,7 @@ impl Recording {
         let Self::Trace { tracer, region, inputs, location, .. } = self else { unreachable!("asked of a trace only") };
         let mut graph = region.graph.clone();
         if !order.is_sorted() {
-            let outputs: Vec<ValueId> = order.iter().map(|&at| graph.outputs()[at]).collect();
+            let outputs: Vec<ValueId> = order.map_vec(|&at| graph.outputs()[at]);
             Arc::make_mut(&mut graph).set_outputs(outputs);
         }
         let inputs: Vec<Tensor> = inputs.iter().chain(operands).cloned().collect();

@@ -1,6 +1,7 @@
 //! Selects arguments and parameters as targets of a derivative.
 
 use crate::session::{Arguments, At, Nth};
+use ms_ir::MapVec;
 use ms_ops::tensor::{Parameter, Tensor};
 use ms_trace::trace::{Differentiable, Gradients, Wrt};
 use ms_trace::trace::{Tree, tuples_of};
@@ -106,7 +107,7 @@ macro_rules! parameters {
             }
 
             fn gradient(&self, _: Args::Refs<'_>, next: &mut dyn FnMut() -> Tensor) -> Gradients {
-                Gradients::new(self.to_vec(), self.iter().map(|_| next()).collect())
+                Gradients::new(self.to_vec(), self.map_vec(|_| next()))
             }
         }
     };

@@ -4,6 +4,7 @@
 
 use crate::session::context;
 use ms_cache::{Contents, Key, Mapped, Miss, Options, Secret, Store};
+use ms_ir::MapVec;
 use ms_ir::environment::Variable;
 use ms_ir::environment_variables;
 use ms_ir::error::{Code, Error};
@@ -229,7 +230,7 @@ impl Disk {
 
     /// Writes an entry, with notes by name.
     pub fn put(&self, key: &Key, notes: &[(&str, String)], data: &[u8], code: &[u8]) {
-        let notes: Vec<(&str, &str)> = notes.iter().map(|it| (it.0, &*it.1)).collect();
+        let notes: Vec<(&str, &str)> = notes.map_vec(|it| (it.0, &*it.1));
         if let Err(error) = self.store.put(key, &Contents { notes: &notes, data, code }) {
             self.warn("unwritten", &error.to_string());
         }

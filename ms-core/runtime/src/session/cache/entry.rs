@@ -8,6 +8,7 @@ use super::disk::Disk;
 use ms_cache::{Digest, Key, KeyBuilder, Mapped, Store};
 use ms_compile::exec::{Artifact, Backend, Interface, MachineCode, Program};
 use ms_ir::Graph;
+use ms_ir::MapVec;
 use ms_ir::stored::{Reader, Stored, stored};
 use ms_ops::ops::custom::has_unversioned;
 use ms_trace::transform::Residual;
@@ -148,7 +149,7 @@ impl CacheSlot {
     ) -> Option<Self> {
         let disk = Disk::current()?;
         let making = making();
-        let types: Vec<_> = graph.inputs().iter().map(|&it| graph.ty(it).to_string()).collect();
+        let types: Vec<_> = graph.inputs().map_vec(|&it| graph.ty(it).to_string());
         let signature = types.join(", ");
         let mut key = making.key.clone().part("graph", bytes).part("signature", signature.as_bytes());
         if has_unversioned(graph) {

@@ -7,6 +7,7 @@ use super::entry::{Making, Notes, Site};
 use crate::session::call::compiled::{backend, making};
 use crate::session::context::Settings;
 use ms_cache::{Digest, Key};
+use ms_ir::MapVec;
 use ms_ir::stored::{Stored, stored};
 use ms_ops::tensor::{Parameter, Tensor, Type};
 use ms_trace::trace::{Name, Sink, Sizes, TypeKey, Visitor};
@@ -136,7 +137,7 @@ impl PureSlot {
 
     /// Stores the entry in the background.
     pub fn put(&self, mut entry: PureEntry) {
-        let types: Vec<_> = self.types.iter().map(Type::to_string).collect();
+        let types: Vec<_> = self.types.map_vec(Type::to_string);
         let notes = Notes {
             making: self.making,
             signature: types.join(", "),

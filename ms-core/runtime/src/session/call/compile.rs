@@ -12,6 +12,7 @@ use crate::session::cache::pure::PureSlot;
 use crate::session::context::Settings;
 use crate::session::report;
 use ms_ir::Graph;
+use ms_ir::MapVec;
 use ms_ir::error::{Code, Error, Result};
 use ms_ops::tensor::{Parameter, Tensor, with_created};
 use ms_trace::effects::{Slots, insert_moves};
@@ -130,7 +131,7 @@ impl Call {
         let mut held = trace.writes.clone();
         let backward_slots = trace.backward_slots.map(|it| {
             held.extend(it.writes.iter().chain(&it.reads).cloned());
-            let [writes, reads] = [&it.writes, &it.reads].map(|it| it.iter().map(Parameter::downgrade).collect());
+            let [writes, reads] = [&it.writes, &it.reads].map(|it| it.map_vec(Parameter::downgrade));
             let same = compiled.clone();
             let make = move || match &it.graph {
                 Some(graph) => compile(graph, &slots, settings, site),

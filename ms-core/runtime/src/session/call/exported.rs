@@ -4,6 +4,7 @@
 use super::compiled::Compiled;
 use crate::session::context;
 use crate::session::{Function, TracedArguments};
+use ms_ir::MapVec;
 use ms_ir::error::{Code, Error, OrRaise, Result, in_op};
 use ms_ir::{Graph, canonical_bytes, subgraphs, text};
 use ms_ops::ops;
@@ -205,7 +206,7 @@ fn types(given: &[Tensor], specs: &[InputSpec]) -> Result<Vec<Type>> {
     if specs.len() > given.len() {
         return refuse(format!("{} inputs are described, and the arguments have {} tensors", specs.len(), given.len()));
     }
-    let mut types: Vec<Type> = given.iter().map(Tensor::ty).collect();
+    let mut types: Vec<Type> = given.map_vec(Tensor::ty);
     let mut names = FxHashSet::default();
     let mut sizes: FxHashMap<&str, (usize, &str)> = FxHashMap::default();
     for (ty, spec) in types.iter_mut().zip(specs) {

@@ -7,6 +7,7 @@ use crate::session::cache::disk::verifies;
 use crate::session::cache::entry::CacheSlot;
 use crate::session::cache::pure::{Input, PureEntry, PureSlot, Traced};
 use crate::session::report;
+use ms_ir::MapVec;
 use ms_ir::error::{Code, Error, warn};
 use ms_ops::tensor::{DType, DispatchMode, Parameter, Scalar, Tensor};
 use ms_trace::trace::Tree;
@@ -60,8 +61,8 @@ impl Call {
             Input::Slot(at) => Source::Slot(slot(at)),
         };
         let template = template_of(&template);
-        let inputs = entry.inputs.iter().map(input).collect();
-        let writes: Vec<Parameter> = entry.writes.iter().map(slot).collect();
+        let inputs = entry.inputs.map_vec(input);
+        let writes: Vec<Parameter> = entry.writes.map_vec(slot);
         let results = entry.results;
         let parts = Parts { compiled, backward_slots: None, inputs, results, writes, untraced: true, template };
         let version = Version::new(&self.function.versions, &self.signature, &place.parameters, parts);

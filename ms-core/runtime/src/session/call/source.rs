@@ -4,6 +4,7 @@ use crate::optimize::{PassContext, inline_all};
 use crate::session::cache::entry::Split;
 use crate::session::report;
 use ms_compile::exec::Interface;
+use ms_ir::MapVec;
 use ms_ir::error::{Code, Error, Result};
 use ms_ir::{Graph, Type, ValueId};
 use ms_trace::effects::{float_status, has_float_status};
@@ -90,7 +91,7 @@ impl Source {
 
     /// Returns this graph at constant sizes of its symbols.
     pub fn at(self: &Arc<Self>, sizes: &[(&str, usize)]) -> Arc<Self> {
-        let sizes = sizes.iter().map(|&(name, size)| (name.to_owned(), size)).collect();
+        let sizes = sizes.map_vec(|&(name, size)| (name.to_owned(), size));
         Self::new(Origin::Sizes { of: self.clone(), sizes }, self.in_order)
     }
 
@@ -291,5 +292,5 @@ fn expand(graph: &Graph, in_order: bool) -> Result<Graph> {
 }
 
 fn by_name(sizes: &[(String, usize)]) -> Vec<(&str, usize)> {
-    sizes.iter().map(|(name, size)| (&**name, *size)).collect()
+    sizes.map_vec(|(name, size)| (&**name, *size))
 }

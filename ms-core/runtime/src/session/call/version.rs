@@ -7,6 +7,7 @@ use super::writing_run::WritingRun;
 use crate::session::autodiff::tape::Tape;
 use crate::session::devices;
 use ms_compile::exec::Donation;
+use ms_ir::MapVec;
 use ms_ir::error::{Code, Error, Result};
 use ms_ops::tensor::{
     Array, DType, Dependent, Device, DispatchMode, Gathered, Outputs, Parameter, Role, Scalar, Tensor, Type,
@@ -470,7 +471,7 @@ impl Version {
             return Ok(true);
         };
         let (device, moved) = devices::gathered(&arrays, |at| self.states.contains(&at))?;
-        let moved: Vec<(usize, Array)> = self.states.iter().map(|&at| (at, moved[at].clone())).collect();
+        let moved: Vec<(usize, Array)> = self.states.map_vec(|&at| (at, moved[at].clone()));
         moved.into_iter().for_each(|(at, array)| inputs[at] = Tensor::from_array(array));
         Ok(self.runs_on(device))
     }

@@ -2,6 +2,7 @@
 
 use super::version::{Home, Version};
 use crate::session::cache::lru::eviction_limit;
+use ms_ir::MapVec;
 use ms_ops::tensor::Type;
 use ms_trace::trace::Signature;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
@@ -158,7 +159,7 @@ impl Table {
             let compiled = if met.insert(Arc::as_ptr(&it.compiled)) { it.compiled.bytes() } else { 0 };
             (used(it), it.bytes + compiled)
         };
-        let uses: Vec<_> = self.all.iter().map(weighed).collect();
+        let uses: Vec<_> = self.all.map_vec(weighed);
         let Some(last) = eviction_limit(uses.iter().copied(), MAX_BYTES) else { return Vec::new() };
         self.by_hash.clear();
         let (kept, evicted): (Vec<_>, Vec<_>) =

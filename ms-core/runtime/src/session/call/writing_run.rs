@@ -4,6 +4,7 @@ use super::compiled::Compiled;
 use super::lent::LentTensors;
 use crate::session::devices;
 use ms_compile::exec::Donation;
+use ms_ir::MapVec;
 use ms_ir::error::Result;
 use ms_ops::tensor::{Array, Outputs, Parameter, TakenSlot, Tensor, is_host_only};
 use smallvec::SmallVec;
@@ -24,7 +25,7 @@ pub(super) struct WritingRun<'a> {
 impl<'a> WritingRun<'a> {
     /// Creates a run with `inputs` inputs that writes these slots.
     pub fn new(writes: &'a [Parameter], inputs: usize) -> Self {
-        Self { writes, taken: writes.iter().map(|_| None).collect(), inputs: Vec::with_capacity(inputs), lent: None }
+        Self { writes, taken: writes.map_vec(|_| None), inputs: Vec::with_capacity(inputs), lent: None }
     }
 
     /// Takes the value of a slot as the next input.

@@ -1,5 +1,6 @@
 //! Defines the axes over which arguments and results are mapped, and their structure.
 
+use ms_ir::MapVec;
 use ms_ir::error::{Code, Error, Result};
 use ms_ops::tensor::{Parameter, Tensor};
 use ms_trace::trace::{Name, Sink, Visitor, tuples_of};
@@ -178,7 +179,7 @@ impl Seen {
             tensors(part, &mut out);
             out
         };
-        self.open[0].iter().map(of).collect()
+        self.open[0].map_vec(of)
     }
 }
 

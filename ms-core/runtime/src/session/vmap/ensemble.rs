@@ -3,6 +3,7 @@
 use super::Vmap;
 use crate::session::call::JitReturn;
 use crate::session::{Function, TracedArguments};
+use ms_ir::MapVec;
 use ms_ir::error::{Code, Error, OrRaise, Result};
 use ms_ops::tensor::{Parameter, Tensor, Type};
 use ms_trace::trace::{Callable, Cell, Sink, Visitor};
@@ -67,13 +68,13 @@ fn refusal(message: String) -> Error {
 
 /// Returns the parameters of cells of the same structure, by their position in the cell.
 fn stacks<C: Cell>(cells: &[C]) -> Result<Vec<Vec<Parameter>>> {
-    let forms: Vec<Form> = cells.iter().map(Form::of).collect();
+    let forms: Vec<Form> = cells.map_vec(Form::of);
     for (at, form) in forms.iter().enumerate().skip(1) {
         if let Some(difference) = forms[0].difference(form) {
             return Err(refusal(format!("cell {at} differs from cell 0: {difference}")));
         }
     }
-    let stack = |place: usize| forms.iter().map(|it| it.parameters[place].clone()).collect::<Vec<_>>();
+    let stack = |place: usize| forms.map_vec(|it| it.parameters[place].clone());
     Ok((0..forms[0].parameters.len()).map(stack).filter(|it| it.iter().any(|own| *own != it[0])).collect())
 }
 

@@ -12,6 +12,7 @@ use super::call::{JitFn, JitReturn};
 use super::context;
 use crate::session::{Function, TracedArguments, Transform, Transformed};
 use axes::{Seen, place};
+use ms_ir::MapVec;
 use ms_ir::error::{Code, Error, Result, in_call};
 use ms_ops::ops::{self, Control, Lane};
 use ms_ops::tensor::{Dim, Parameter, Tensor, Type, is_host_only};
@@ -186,14 +187,14 @@ impl<F> Vmap<F> {
         // Inside, the tensors of an argument occur in the order in which they were visited, except those that cannot be
         // substituted.
         let places = seen.arguments();
-        let met: Vec<Cell<usize>> = places.iter().map(|_| Cell::new(0)).collect();
+        let met: Vec<Cell<usize>> = places.map_vec(|_| Cell::new(0));
         let mut refused = None;
         let traced = run_nested(tracer, "vmap", || {
             let lane = |it: &Tensor| {
                 let ty = Type::new(it.dtype(), it.dims()[1..].into());
                 tracer.named_input(ty, tracer.name_of(it))
             };
-            let lanes: Vec<Tensor> = operands.tensors.iter().map(lane).collect();
+            let lanes: Vec<Tensor> = operands.tensors.map_vec(lane);
             let own = operands.tensors.len() - slots.len();
             for (slot, lane) in slots.iter().zip(&lanes[own..]) {
                 tracer.bind_slot(slot.parameter(), lane, false)?;
@@ -232,7 +233,7 @@ impl<F> Vmap<F> {
         let results = Seen::of(|sink| tree.visit(sink));
         let out = results.assign(&self.out_axes, "out_axes", "results").map_err(at)?.tensors;
         let lane_of = |own: bool| if own { Lane::Own } else { Lane::Shared };
-        let mut lanes: Vec<Lane> = out.iter().map(|it| lane_of(it.is_some())).collect();
+        let mut lanes: Vec<Lane> = out.map_vec(|it| lane_of(it.is_some()));
         lanes.extend(region.writes.iter().map(|it| match slots.iter().any(|slot| slot.parameter() == it) {
             true => Lane::Own,
             false if ops::random::is_state(it) || it == ops::order() => Lane::Furthest,
@@ -278,7 +279,7 @@ impl<F> Vmap<F> {
             }
         }
         for stack in &self.stacks {
-            let values: Vec<Tensor> = stack.iter().map(Parameter::value).collect();
+            let values: Vec<Tensor> = stack.map_vec(Parameter::value);
             operands.add(&ops::stack(&values, 0), 0)?;
             slots.push(Slot::Stack(stack.clone()));
         }

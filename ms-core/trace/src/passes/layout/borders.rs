@@ -2,6 +2,7 @@
 
 use super::{Ordering, in_order, permute_node, permutes};
 use ms_compile::optimize::{Dce, Pass, PassContext};
+use ms_ir::MapVec;
 use ms_ir::{Graph, Node, ValueId, Values};
 use ms_ops::ops::{AxisOrder, Control};
 use ms_ops::tensor::Type;
@@ -127,7 +128,7 @@ impl Ordering<'_> {
             return Bordered { regions: node.regions.clone(), inputs, results: vec![false; node.outputs.len()] };
         }
         loop {
-            let regions: Vec<Region> = node.regions.iter().map(|it| self.region(it, &inputs, context)).collect();
+            let regions: Vec<Region> = node.regions.map_vec(|it| self.region(it, &inputs, context));
             let mut results = vec![None; node.outputs.len()];
             for (number, region) in regions.iter().enumerate() {
                 for (output, last) in region.last.iter().enumerate() {
@@ -182,12 +183,12 @@ impl Ordering<'_> {
         for (_, node) in from.nodes().skip(inputs.iter().filter(|it| **it).count()) {
             inner.replace_or_keep(&from, node, context);
         }
-        let outputs: Vec<ValueId> = from.outputs().iter().map(|&it| inner.rewriter.map(it)).collect();
+        let outputs: Vec<ValueId> = from.outputs().map_vec(|&it| inner.rewriter.map(it));
         let last = |&it: &ValueId| {
             let image = || is_image(inner.rewriter.graph(), it) || !inner.last.is_empty();
             inner.last.get(&it).copied().or_else(|| source_of_first(inner.rewriter.graph(), it).filter(|_| image()))
         };
-        let last = outputs.iter().map(last).collect();
+        let last = outputs.map_vec(last);
         Region { graph: inner.rewriter.finish().into_owned(), last }
     }
 }

@@ -6,6 +6,7 @@ use crate::trace;
 use borders::Bordered;
 use ms_compile::optimize::{Pass, PassContext};
 use ms_compile::target::Contracted;
+use ms_ir::MapVec;
 use ms_ir::{Graph, Memo, Node, Reducer, Rewriter, ValueId, Values};
 use ms_ops::ops::{
     self, AxisAttrs, AxisOrder, BROADCAST_TO, BroadcastToAttrs, CONCAT, Extents, FULL, ImageBody, ImageForm, ImageRule,
@@ -153,7 +154,7 @@ impl Ordering<'_> {
             false => value,
         };
         let operands: Values = operands.iter().enumerate().map(image).collect();
-        let types: Vec<Type> = operands.iter().map(|&it| self.rewriter.graph().ty(it).clone()).collect();
+        let types: Vec<Type> = operands.map_vec(|&it| self.rewriter.graph().ty(it).clone());
         let key = (node.op.number(), node.attrs.clone(), types);
         let apply = |inputs: &[_]| Ok(vec![body(&node.attrs, &inputs.iter().collect::<Vec<_>>(), self.order)]);
         let traced = self.bodies.get_or_build(key, |(_, _, types)| trace::build(node.op.name(), types, apply));

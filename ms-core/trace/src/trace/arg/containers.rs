@@ -2,6 +2,7 @@
 
 use super::{Arg, Name, Sink, Tree};
 use crate::trace::tuples_of;
+use ms_ir::MapVec;
 use ms_ops::tensor::Tensor;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
@@ -71,11 +72,11 @@ impl<T: Arg> Arg for Vec<T> {
 #[diagnostic::do_not_recommend]
 impl<T: Tree> Tree for Vec<T> {
     fn rebuild(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
-        self.iter().map(|it| it.rebuild(next)).collect()
+        self.map_vec(|it| it.rebuild(next))
     }
 
     fn as_template(&self) -> Self {
-        self.iter().map(T::as_template).collect()
+        self.map_vec(T::as_template)
     }
 
     fn store(&self, words: &mut Vec<u64>) -> bool {

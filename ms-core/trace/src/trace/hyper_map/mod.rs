@@ -7,6 +7,7 @@ pub use overload::{Kind, MultitypeFuncGraph, Overload};
 pub use value::{FromValue, Number, Structure, Value};
 
 use super::arg::Tree;
+use ms_ir::MapVec;
 use ms_ir::error::{Code, Error, OrRaise, Result};
 
 /// Calls a function on corresponding parts of structures, at any depth, and returns a structure of the results.
@@ -84,7 +85,7 @@ impl HyperMap {
     /// does not accept, and [`Code::Argument`] when the results have other types.
     #[track_caller]
     pub fn call_as<R: FromValue>(&self, structures: &[&dyn Structure]) -> R {
-        let values: Vec<Value> = structures.iter().map(|it| it.value()).collect();
+        let values: Vec<Value> = structures.map_vec(|it| it.value());
         let result = self.apply(&values.iter().collect::<Vec<_>>(), true);
         result.and_then(value::convert).or_raise()
     }
@@ -108,7 +109,7 @@ impl HyperMap {
         };
         let all = columns(parts, values)?;
         let count = all[0].len();
-        let row = |at: usize| self.apply(&all.iter().map(|it| it[at]).collect::<Vec<_>>(), false);
+        let row = |at: usize| self.apply(&all.map_vec(|it| it[at]), false);
         let results = match self.reverse {
             false => (0..count).map(row).collect::<Result<Vec<_>>>()?,
             true => {

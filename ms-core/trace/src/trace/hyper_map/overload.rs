@@ -1,6 +1,7 @@
 //! Implements overloaded functions, selected by the kinds of their arguments.
 
 use super::value::{Number, Structure, Value};
+use ms_ir::MapVec;
 use ms_ir::error::{Code, Error, OrRaise, Result};
 use ms_ops::tensor::{Parameter, Tensor};
 use std::borrow::Cow;
@@ -146,7 +147,7 @@ impl MultitypeFuncGraph {
     /// Raises [`Code::NoOverload`] if none does.
     #[track_caller]
     pub fn call(&self, arguments: &[&dyn Structure]) -> Value {
-        let arguments: Vec<Value> = arguments.iter().map(|it| it.value()).collect();
+        let arguments: Vec<Value> = arguments.map_vec(|it| it.value());
         self.apply(&arguments.iter().collect::<Vec<_>>()).or_raise()
     }
 
@@ -159,8 +160,8 @@ impl MultitypeFuncGraph {
     }
 
     fn refusal(&self, arguments: &[&Value]) -> Error {
-        let given = arguments.iter().map(|it| it.kind()).collect::<Vec<_>>().join(", ");
-        let forms = self.forms.iter().map(|it| format!("({})", it.kinds.join(", "))).collect::<Vec<_>>().join(", ");
+        let given = arguments.map_vec(|it| it.kind()).join(", ");
+        let forms = self.forms.map_vec(|it| format!("({})", it.kinds.join(", "))).join(", ");
         let known = if forms.is_empty() { "it has none".to_owned() } else { format!("it has {forms}") };
         Error::new(Code::NoOverload, format!("`{}` has no form for ({given}); {known}", self.name))
             .with_op(&*self.name)

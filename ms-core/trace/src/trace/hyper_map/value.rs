@@ -2,6 +2,7 @@
 //! selected.
 
 use crate::trace::tuples_of;
+use ms_ir::MapVec;
 use ms_ir::error::{Code, Error, Result};
 use ms_ops::tensor::{Parameter, Tensor};
 use std::collections::BTreeMap;
@@ -71,7 +72,7 @@ impl Value {
     pub(super) fn parts(&self) -> Option<Vec<&Value>> {
         match self {
             Self::Tuple(parts) | Self::List(parts) => Some(parts.iter().collect()),
-            Self::Dict(parts) => Some(parts.iter().map(|it| &it.1).collect()),
+            Self::Dict(parts) => Some(parts.map_vec(|it| &it.1)),
             _ => None,
         }
     }
@@ -181,7 +182,7 @@ impl<T: Structure + ?Sized> Structure for &T {
 
 impl<T: Structure> Structure for [T] {
     fn value(&self) -> Value {
-        Value::List(self.iter().map(T::value).collect())
+        Value::List(self.map_vec(T::value))
     }
 }
 

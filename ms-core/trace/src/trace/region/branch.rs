@@ -25,6 +25,7 @@ use super::kind::{Condition, Decision, Kind, OnTensor};
 use super::reach::Reach;
 use super::{Open, blank, set_apart};
 use crate::trace::tracer::Suspended;
+use ms_ir::MapVec;
 use ms_ir::error::abandon;
 use ms_ops::ops;
 use ms_ops::tensor::Tensor;
@@ -313,13 +314,13 @@ impl Traced {
         let tracer = self.open.tracer.clone();
         let state = &mut self.states[held.at];
         let Some(value) = value.filter(|it| !K::is_refusal(it)) else {
-            state.ends[1] = state.ends[0].iter().map(|it| blank(&tracer, it)).collect();
+            state.ends[1] = state.ends[0].map_vec(|it| blank(&tracer, it));
             return;
         };
         let leaves = self.open.leaves::<K, _>(held.name, value);
         if !held.given {
             tracer.resume(self.first.take().expect("`turn` put the first arm aside"));
-            state.ends[0] = leaves.tensors.iter().map(|it| blank(&tracer, it)).collect();
+            state.ends[0] = leaves.tensors.map_vec(|it| blank(&tracer, it));
             self.first = Some(tracer.suspend());
             state.ends[1] = leaves.tensors;
             return;
@@ -329,11 +330,11 @@ impl Traced {
             // The other arm's value is unused, and only needs the right type.
             if self.left[1] {
                 held.refused = true;
-                state.ends[1] = state.ends[0].iter().map(|it| blank(&tracer, it)).collect();
+                state.ends[1] = state.ends[0].map_vec(|it| blank(&tracer, it));
             } else {
                 held.first = None;
                 tracer.resume(self.first.take().expect("`turn` put the first arm aside"));
-                state.ends[0] = leaves.tensors.iter().map(|it| blank(&tracer, it)).collect();
+                state.ends[0] = leaves.tensors.map_vec(|it| blank(&tracer, it));
                 self.first = Some(tracer.suspend());
                 state.ends[1] = leaves.tensors;
             }
@@ -383,7 +384,7 @@ impl Traced {
         };
         let joined = joined.unwrap_or_else(|error| {
             self.open.report(error);
-            one.iter().map(|it| tracer.poisoned(it.ty())).collect()
+            one.map_vec(|it| tracer.poisoned(it.ty()))
         });
         let mut joined = joined.into_iter();
         for state in &mut self.states {

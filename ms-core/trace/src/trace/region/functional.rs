@@ -10,6 +10,7 @@ use super::repeat::repeat;
 use super::{Open, branch, set_apart};
 use crate::trace::arg::{Tree, leaves};
 use crate::trace::tracer::{Repeated, Tracer, run_traced};
+use ms_ir::MapVec;
 use ms_ir::error::{Code, Error, OrRaise, Result, raise};
 use ms_ops::ops;
 use ms_ops::tensor::{DispatchMode, Scan, Tensor, Type, dispatch_mode};
@@ -223,11 +224,11 @@ fn eager_scan<T: Tree, X: Tree, Y: Tree>(f: impl Fn(&T, &X) -> (T, Y), init: T, 
         all.push(y);
     }
     set_apart::<OnTensor, T>(&mut carry);
-    let columns: Vec<Vec<Tensor>> = all.iter().map(leaves).collect();
+    let columns: Vec<Vec<Tensor>> = all.map_vec(leaves);
     let mut next = 0;
     let stacked = all[0].rebuild(&mut |_| {
         next += 1;
-        ops::stack(&columns.iter().map(|it| &it[next - 1]).collect::<Vec<_>>(), 0)
+        ops::stack(&columns.map_vec(|it| &it[next - 1]), 0)
     });
     (carry, stacked)
 }

@@ -23,6 +23,7 @@ use super::kind::{Condition, Decision, Kind, OnTensor};
 use super::reach::Reach;
 use super::{Open, blank, set_apart};
 use crate::trace::tracer::{Repeated, Suspended, Tracer};
+use ms_ir::MapVec;
 use ms_ir::error::{Code, Error};
 use ms_ops::ops;
 use ms_ops::tensor::{DispatchMode, Tensor, dispatch_mode};
@@ -384,7 +385,7 @@ impl Traced {
             self.states[0].after = Some(counter.next());
         }
         let body = tracer.suspend();
-        let before: Vec<Tensor> = self.states.iter().map(|it| it.first(&tracer)).collect();
+        let before: Vec<Tensor> = self.states.map_vec(|it| it.first(&tracer));
         let results = if self.is_refused() {
             Err(None)
         } else {
@@ -394,14 +395,13 @@ impl Traced {
                 }
                 None => self.counted(&before),
             };
-            let params: Vec<Option<Tensor>> = self.states.iter().map(|it| it.params[1].clone()).collect();
-            let after: Vec<Tensor> =
-                self.states.iter().map(|it| it.after.clone().expect("nothing is refused")).collect();
+            let params: Vec<Option<Tensor>> = self.states.map_vec(|it| it.params[1].clone());
+            let after: Vec<Tensor> = self.states.map_vec(|it| it.after.clone().expect("nothing is refused"));
             tracer.repeat(repeated, body, [&before, &after], &params, self.open.location).map_err(Some)
         };
         let results = results.unwrap_or_else(|error| {
             error.into_iter().for_each(|it| self.open.report(it));
-            before.iter().map(|it| tracer.poisoned(it.ty())).collect()
+            before.map_vec(|it| tracer.poisoned(it.ty()))
         });
         self.states.iter_mut().zip(results).for_each(|(state, result)| state.result = Some(result));
     }

@@ -1,6 +1,7 @@
 //! Separates the writes of backward functions from the writes of enclosing functions.
 
 use super::{Binding, Region, Trace, Tracer};
+use ms_ir::MapVec;
 use ms_ir::error::{Code, Error, Result};
 use ms_ir::{Graph, ValueId};
 use ms_ops::ops::full_node;
@@ -71,7 +72,7 @@ pub(super) fn separate(graph: Graph, bindings: Vec<Binding>, writes: Vec<Paramet
         return Trace { graph, bindings, writes, backward_slots };
     }
     let (backward, kept): (Vec<usize>, Vec<usize>) = (0..writes.len()).partition(|&at| writes[at].is_backward());
-    let parameters: Vec<Parameter> = backward.iter().map(|&at| writes[at].forward()).collect();
+    let parameters: Vec<Parameter> = backward.map_vec(|&at| writes[at].forward());
     let results = graph.outputs().len() - writes.len();
     let outputs: Vec<usize> = (0..results).chain(kept.iter().map(|at| results + at)).collect();
     let all: Vec<usize> = outputs.iter().copied().chain(backward.iter().map(|at| results + at)).collect();

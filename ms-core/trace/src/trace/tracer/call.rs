@@ -9,6 +9,7 @@ use super::calls::{Known, Slot, Source};
 use super::frame::{CallNames, Frame, State};
 use super::{Binding, Tracer};
 use crate::trace::arg::{ArgumentNames, Sink, Tree, Visitor, leaves};
+use ms_ir::MapVec;
 use ms_ir::error::{Result, raise};
 use ms_ir::{Def, Graph, Node, ValueId, shallow_bytes};
 use ms_ops::ops::{self, Control, Lowering};
@@ -220,7 +221,7 @@ impl GraphCall {
             }
         };
         let outputs = state.call(&known.graph, operands, location, self.no_inline);
-        let writes: Vec<Parameter> = known.writes.iter().map(slot).collect();
+        let writes: Vec<Parameter> = known.writes.map_vec(slot);
         state.backward_reads.extend(known.backward_reads.iter().map(slot));
         tracer.results(&mut state, &outputs, &writes)
     }
@@ -330,8 +331,7 @@ impl GraphCall {
     /// Shares a traced graph among all calls of its pattern, if the pattern is complete.
     fn remember(&self, state: &mut State, traced: Traced, result: Box<dyn Any>) {
         let Some(pattern) = &self.pattern else { return };
-        let operands: Vec<Option<ValueId>> =
-            pattern.operands.iter().map(|it| self.tracer.resolve(state, it).ok()).collect();
+        let operands: Vec<Option<ValueId>> = pattern.operands.map_vec(|it| self.tracer.resolve(state, it).ok());
         let slot = |parameter: &Parameter| match pattern.own(&parameter.forward()) {
             Some(at) if parameter.is_backward() => Some(Slot::OwnBackward(at)),
             Some(at) => Some(Slot::Own(at)),
@@ -378,6 +378,6 @@ impl Tracer {
             state.top().set_slot(parameter, value, true);
         }
         let frame = state.top();
-        results.iter().map(|&it| self.wrap(frame, it)).collect()
+        results.map_vec(|&it| self.wrap(frame, it))
     }
 }

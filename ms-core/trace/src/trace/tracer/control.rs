@@ -3,6 +3,7 @@
 
 use super::frame::Frame;
 use super::{Binding, Tracer};
+use ms_ir::MapVec;
 use ms_ir::error::Result;
 use ms_ir::{Graph, Type, ValueId};
 use ms_ops::ops::{Control, Loop};
@@ -68,22 +69,19 @@ impl Frame {
 
     /// Adds the missing inputs, with these names, and sorts all inputs in this order.
     fn take_inputs(&mut self, wanted: &[(Key, Type, Option<Arc<str>>)]) {
-        let order: Vec<usize> = wanted
-            .iter()
-            .map(|(key, ty, name)| {
-                let known = self.keys().position(|it| it == *key);
-                known.unwrap_or_else(|| {
-                    let binding = match *key {
-                        Key::Outer(value) => Binding::Outer(value),
-                        Key::Declared(at) => Binding::Argument(at),
-                        // The slot is irrelevant, because nothing here reads it.
-                        Key::Slot(_) => Binding::Argument(usize::MAX),
-                    };
-                    self.input(ty.clone(), binding, name.clone());
-                    self.bindings.len() - 1
-                })
+        let order: Vec<usize> = wanted.map_vec(|(key, ty, name)| {
+            let known = self.keys().position(|it| it == *key);
+            known.unwrap_or_else(|| {
+                let binding = match *key {
+                    Key::Outer(value) => Binding::Outer(value),
+                    Key::Declared(at) => Binding::Argument(at),
+                    // The slot is irrelevant, because nothing here reads it.
+                    Key::Slot(_) => Binding::Argument(usize::MAX),
+                };
+                self.input(ty.clone(), binding, name.clone());
+                self.bindings.len() - 1
             })
-            .collect();
+        });
         self.graph.reorder_inputs(&order);
     }
 }
@@ -190,13 +188,10 @@ impl Tracer {
         let Frame { graph, bindings, .. } = self.end(region, results, &[], &[])?;
         let mut state = self.state.borrow_mut();
         let frame = state.top();
-        let operands: Vec<ValueId> = bindings
-            .iter()
-            .map(|it| match it {
-                Binding::Outer(value) => *value,
-                _ => unreachable!("such a region declares no inputs"),
-            })
-            .collect();
+        let operands: Vec<ValueId> = bindings.map_vec(|it| match it {
+            Binding::Outer(value) => *value,
+            _ => unreachable!("such a region declares no inputs"),
+        });
         let outputs = frame.graph.inline(&graph, &operands);
         Ok(outputs.into_iter().map(|it| self.wrap(frame, it)).collect())
     }
@@ -225,9 +220,9 @@ impl Tracer {
         add_parameters(&mut writes, body.0.written().map(|it| &it.parameter));
         let changed: Vec<usize> =
             (0..before.len()).filter(|&i| params[i].as_ref().is_none_or(|it| !self.is_same(it, &after[i]))).collect();
-        let results: Vec<Tensor> = changed.iter().map(|&i| after[i].clone()).collect();
+        let results: Vec<Tensor> = changed.map_vec(|&i| after[i].clone());
         let carries = changed.len() + writes.len();
-        let mut keys: Vec<Key> = changed.iter().map(|&i| Key::Declared(i)).collect();
+        let mut keys: Vec<Key> = changed.map_vec(|&i| Key::Declared(i));
         add_keys(&mut keys, writes.iter().map(|it| Key::Slot(it.id())));
         let (form, frames) = match repeated {
             Repeated::While { condition, holds, .. } => {
@@ -300,20 +295,16 @@ impl Tracer {
     /// Runs the condition of a loop on these values in the innermost graph, writes these parameters, and returns its
     /// result. The loop is in the graph at depth `outside`.
     fn run_here(&self, condition: &Frame, outside: usize, values: &[Tensor], writes: &[Parameter]) -> Result<Tensor> {
-        let operands: Result<Vec<Tensor>> = condition
-            .bindings
-            .iter()
-            .map(|it| match it {
-                Binding::Argument(at) => self.value(&values[*at]),
-                Binding::Slot(parameter) => self.read_parameter(parameter),
-                Binding::Outer(value) => {
-                    let mut state = self.state.borrow_mut();
-                    let value = state.import(outside, *value);
-                    Ok(self.wrap(state.top(), value))
-                }
-                Binding::Captured(_) => unreachable!("only the outermost graph takes captured tensors"),
-            })
-            .collect();
+        let operands: Result<Vec<Tensor>> = condition.bindings.try_map_vec(|it| match it {
+            Binding::Argument(at) => self.value(&values[*at]),
+            Binding::Slot(parameter) => self.read_parameter(parameter),
+            Binding::Outer(value) => {
+                let mut state = self.state.borrow_mut();
+                let value = state.import(outside, *value);
+                Ok(self.wrap(state.top(), value))
+            }
+            Binding::Captured(_) => unreachable!("only the outermost graph takes captured tensors"),
+        });
         let mut outputs = self.inline(&condition.graph, &operands?)?;
         self.write_all(writes, outputs.split_off(1))?;
         Ok(outputs.remove(0))
@@ -340,7 +331,7 @@ impl Tracer {
     /// Ends a region with these results, the final values of `writes`, and these rows.
     fn end(&self, region: Suspended, results: &[Tensor], writes: &[Parameter], rows: &[Tensor]) -> Result<Frame> {
         self.resume(region);
-        let slots: Result<Vec<Tensor>> = writes.iter().map(|it| self.read_parameter(it)).collect();
+        let slots: Result<Vec<Tensor>> = writes.try_map_vec(|it| self.read_parameter(it));
         let outputs = slots.and_then(|slots| {
             let mut state = self.state.borrow_mut();
             results

@@ -15,6 +15,7 @@ pub use run::{build, build_like, run_nested, run_traced, run_with_slots, sound};
 
 use crate::trace::arg::ArgumentNames;
 use frame::{CallNames, Frame, State};
+use ms_ir::MapVec;
 use ms_ir::error::{Error, Result, abandon};
 use ms_ir::{Graph, Node, Type, ValueId};
 use ms_ops::ops::{self, Control};
@@ -286,8 +287,8 @@ impl Tracer {
         location: &'static Location<'static>,
     ) -> Result<Vec<Tensor>> {
         let (op, attrs) = (control.op(), control.attrs());
-        let types: SmallVec<[Type; 8]> = inputs.iter().map(Tensor::ty).collect();
-        let types = ops::infer(ops::definition(op), &attrs, &regions, &types.iter().collect::<SmallVec<[&Type; 8]>>())?;
+        let types: Vec<Type> = inputs.map_vec(Tensor::ty);
+        let types = ops::infer(ops::definition(op), &attrs, &regions, &types.iter().collect::<Vec<_>>())?;
         let mut state = self.state.borrow_mut();
         let inputs: Result<SmallVec<[ValueId; 3]>> = inputs.iter().map(|it| self.resolve(&mut state, it)).collect();
         let mut node = Node::new(op, attrs, inputs?);

@@ -1,6 +1,7 @@
 //! Runs code whose ops become a graph.
 
 use super::{Region, Tracer};
+use ms_ir::MapVec;
 use ms_ir::error::{Result, abandon, collecting};
 use ms_ir::{Graph, Type};
 use ms_ops::tensor::{Tensor, outside_scopes, with_dispatcher};
@@ -81,8 +82,14 @@ fn run_in<R>(
 /// # Errors
 /// All errors that were recorded while tracing.
 pub fn build(name: &str, inputs: &[Type], body: impl FnOnce(&[Tensor]) -> Result<Vec<Tensor>>) -> Result<Graph> {
+    let mut body = Some(body);
+    traced_graph(name, inputs, &mut |inputs| body.take().expect("a graph is traced once")(inputs))
+}
+
+// Not generic, so that it is compiled once.
+fn traced_graph(name: &str, inputs: &[Type], body: &mut dyn FnMut(&[Tensor]) -> Result<Vec<Tensor>>) -> Result<Graph> {
     let tracer = Tracer::new(name);
-    let inputs: Vec<Tensor> = inputs.iter().map(|ty| tracer.input(ty.clone())).collect();
+    let inputs: Vec<Tensor> = inputs.map_vec(|ty| tracer.input(ty.clone()));
     match run_traced(&tracer, || body(&inputs)) {
         Some(results) => Ok(tracer.finish(&results?)?.graph),
         None => Err(tracer.finish(&[]).err().expect("an early leave records its error")),

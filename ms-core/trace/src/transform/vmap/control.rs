@@ -3,6 +3,7 @@
 use super::guard::chosen;
 use super::masked::MaskedLoop;
 use super::{Batched, Batcher, Value, emit, flags, is_stack, tensors, whole};
+use ms_ir::MapVec;
 use ms_ir::Node;
 use ms_ir::error::{Code, Error, Result};
 use ms_ops::ops::{self, BatchedCall, Control, CustomVjp, Effects, Loop, has_effect};
@@ -44,7 +45,7 @@ impl Batcher {
         }
         let side = |at: usize| -> Result<Vec<Value>> {
             let of = |it: &Value| it.sides.as_ref().filter(|_| is_one(it)).map_or(it, |it| &it.each[at]).clone();
-            self.control(node, control, &operands.iter().map(of).collect::<Vec<_>>())
+            self.control(node, control, &operands.map_vec(of))
         };
         let (yes, no) = (side(0)?, side(1)?);
         Ok(yes.into_iter().zip(no).map(|(yes, no)| chosen(mask, yes, no)).collect())
@@ -91,7 +92,7 @@ impl Batcher {
             }
             all.push(emit(node, control, &node.regions, &inputs)?);
         }
-        let joined = |i: usize| ops::stack(&all.iter().map(|it| &it[i]).collect::<Vec<_>>(), 0);
+        let joined = |i: usize| ops::stack(&all.map_vec(|it| &it[i]), 0);
         Ok((0..node.outputs.len()).map(|i| Value::new((joined(i), true))).collect())
     }
 

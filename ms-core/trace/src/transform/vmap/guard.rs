@@ -1,6 +1,7 @@
 //! Guards code that runs for lanes which do not take it.
 
 use super::{Batcher, Sides, Value, build, emit, is_stack, parts, rebuilt};
+use ms_ir::MapVec;
 use ms_ir::error::Result;
 use ms_ir::{Graph, Node, Type};
 use ms_ops::ops::{self, Control, Loop};
@@ -34,7 +35,7 @@ impl Batcher {
     pub(super) fn choice(&self, node: &Node, condition: &Tensor, operands: &[Value]) -> Result<Vec<Value>> {
         let arm = |at: usize, active: &Tensor| {
             let side = |it: &Value| it.split().map_or_else(|| it.clone(), |it| it.each[at].clone());
-            let operands: Vec<Value> = operands.iter().map(side).collect();
+            let operands: Vec<Value> = operands.map_vec(side);
             match is_speculatable(&node.regions[at]) {
                 true => self.replay(&node.regions[at], operands),
                 false => self.guarded(node, at, active, &operands),
@@ -49,7 +50,7 @@ impl Batcher {
     fn guarded(&self, node: &Node, arm: usize, active: &Tensor, operands: &[Value]) -> Result<Vec<Value>> {
         let region = &node.regions[arm];
         let inputs: Vec<Tensor> = std::iter::once(active.clone()).chain(parts(operands)).collect();
-        let types: Vec<Type> = inputs.iter().map(Tensor::ty).collect();
+        let types: Vec<Type> = inputs.map_vec(Tensor::ty);
         let mut outputs = Vec::new();
         let taken = build(node, region.name(), &types, |inputs| {
             let (active, given) = inputs.split_first().expect("the mask stands first");
@@ -79,7 +80,7 @@ impl Batcher {
             let other = ops::stop_gradient(ops::wrapping::gather(&it.tensor, &lane, 0));
             Value::new((ops::select(beside(active, ty.rank()), &it.tensor, other), true))
         };
-        operands.iter().map(protect).collect()
+        operands.map_vec(protect)
     }
 }
 

@@ -3,6 +3,7 @@
 
 use super::guard::{beside, is_speculatable};
 use super::{Batcher, Value, build, emit, flags, tensors};
+use ms_ir::MapVec;
 use ms_ir::error::Result;
 use ms_ir::{Graph, Node, Type};
 use ms_ops::ops::{self, Control, Loop};
@@ -53,7 +54,7 @@ impl MaskedLoop<'_> {
             inputs.push(ops::full_of(&[batcher.size][..], 0, DType::I64));
         }
         inputs.extend(tensors(&start));
-        let types: Vec<Type> = inputs.iter().map(Tensor::ty).collect();
+        let types: Vec<Type> = inputs.map_vec(Tensor::ty);
         let given = |inputs: &[Tensor]| -> Vec<Value> {
             inputs[own..].iter().cloned().zip(mapped.iter().copied()).map(Value::new).collect()
         };

@@ -12,6 +12,7 @@ use crate::lower::{
     self, Argument, BufferId, ContractionResult, ContractionStep, IndexedAxis, KernelCall, KernelId, Loop, NextCarry,
     Place, Plan, PlanStep, Repeat, Span, View, is_stack, value_bytes,
 };
+use ms_ir::MapVec;
 use ms_ir::data::{Array, Layout, MemorySpace, StreamKind, Type, with_stream};
 use ms_ir::error::Result;
 use ms_ir::op::{Lowering, definition};
@@ -40,7 +41,7 @@ pub(super) fn program<D: Driver>(driver: &D, plan: &Plan, kernels: &[D::Kernel])
             words: &mut words,
             patches: Vec::new(),
         };
-        let steps = routine.steps.iter().map(|it| loader.step(it)).collect::<Result<Vec<_>>>()?;
+        let steps = routine.steps.try_map_vec(|it| loader.step(it))?;
         let mut patches = loader.patches;
         patches.sort_by_key(|it| it.arg);
         let types = || routine.inputs.iter().chain(&routine.outputs);
@@ -65,7 +66,7 @@ pub(super) fn program<D: Driver>(driver: &D, plan: &Plan, kernels: &[D::Kernel])
 
 /// Copies the constants of a plan to the memory of the device.
 fn constants(plan: &Plan, space: MemorySpace) -> Result<Vec<Array>> {
-    let constants = plan.constants.iter().map(|it| it.to_array().to_space(space)).collect::<Result<Vec<_>>>()?;
+    let constants = plan.constants.try_map_vec(|it| it.to_array().to_space(space))?;
     if let MemorySpace::Device(memory) = space
         && !constants.is_empty()
     {
@@ -140,9 +141,9 @@ impl<'a, D: Driver> Loader<'a, D> {
                     let (kernel, code) = self.kernel(*kernel)?;
                     Ok((code, self.kernel_block(kernel, extents, args, None)?, extents.len()))
                 };
-                let blocks = calls.iter().map(&mut block).collect::<Result<Vec<_>>>()?;
+                let blocks = calls.try_map_vec(&mut block)?;
                 let extents = |it: &Range<usize>, loops| &self.words.template[it.clone()][..loops];
-                let all: Vec<_> = blocks.iter().map(|(code, words, loops)| (*code, extents(words, *loops))).collect();
+                let all: Vec<_> = blocks.map_vec(|(code, words, loops)| (*code, extents(words, *loops)));
                 let codes = self.driver.specialized_together(&all);
                 Ok(Step::Kernels(codes.into_iter().zip(blocks.into_iter().map(|it| it.1)).collect()))
             }

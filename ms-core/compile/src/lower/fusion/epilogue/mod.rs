@@ -19,7 +19,6 @@ use crate::target::Target;
 use ms_ir::data::{Layout, Shape, Strides};
 use ms_ir::{Contraction, Precision};
 use rustc_hash::FxHashMap;
-use smallvec::{SmallVec, smallvec};
 
 /// Attaches groups to contractions and library ops as epilogues, where the target supports it.
 pub(in crate::lower) fn attach(flat: &Flat, groups: &mut Groups, target: &Target) {
@@ -39,11 +38,10 @@ pub(in crate::lower) fn attach(flat: &Flat, groups: &mut Groups, target: &Target
     }
     let readers = rows::readers(flat, groups);
     found.iter_mut().for_each(|it| search.add_behind(it, &readers));
-    let mut list: Vec<SmallVec<[Group; 2]>> =
-        std::mem::take(&mut groups.list).into_iter().map(|it| smallvec![it]).collect();
+    let mut list: Vec<Vec<Group>> = std::mem::take(&mut groups.list).into_iter().map(|it| vec![it]).collect();
     for Found { op, epilogues, at } in found {
         list[groups.of[op].expect("an op with a result is a step")].clear();
-        let mut rests: SmallVec<[(usize, Group); 2]> = SmallVec::new();
+        let mut rests: Vec<(usize, Group)> = Vec::new();
         for Epilogue { group, nodes, domain, rows } in epilogues {
             let mut rest = list[group].pop().expect("a group is an epilogue of one op");
             rest.nodes.retain(|it| nodes.binary_search(it).is_err());
@@ -72,13 +70,13 @@ fn may_have_epilogues(flat: &Flat, node: NodeIndex, target: &Target) -> bool {
 
 /// Returns, by op that may have epilogues, the groups that read its result, in order. The entry is `None` if anything
 /// else reads it.
-fn readers(flat: &Flat, groups: &Groups, target: &Target) -> FxHashMap<NodeIndex, Option<SmallVec<[usize; 2]>>> {
+fn readers(flat: &Flat, groups: &Groups, target: &Target) -> FxHashMap<NodeIndex, Option<Vec<usize>>> {
     let op = |it: ValueIndex| flat.producer(it).filter(|&it| may_have_epilogues(flat, it, target));
     let mut readers = FxHashMap::default();
     for (node, group) in flat.nodes.iter().zip(&groups.of) {
         let Some(group) = *group else { continue };
         for it in node.inputs.iter().filter_map(|it| op(it.value()?)) {
-            let known = readers.entry(it).or_insert_with(|| Some(SmallVec::<[usize; 2]>::new()));
+            let known = readers.entry(it).or_insert_with(|| Some(Vec::new()));
             if let Some(known) = known.as_mut().filter(|it| !it.contains(&group)) {
                 known.push(group);
             }
@@ -94,7 +92,7 @@ fn readers(flat: &Flat, groups: &Groups, target: &Target) -> FxHashMap<NodeIndex
 /// A contraction or library op with its epilogues.
 struct Found {
     op: NodeIndex,
-    epilogues: SmallVec<[Epilogue; 2]>,
+    epilogues: Vec<Epilogue>,
     /// The position of the step among the groups.
     at: usize,
 }
@@ -160,7 +158,7 @@ impl Search<'_> {
             }
         };
         let epilogue = |&it: &usize| self.epilogue(op, &axes, it);
-        let epilogues: SmallVec<[Epilogue; 2]> = readers.iter().map(epilogue).collect::<Option<_>>()?;
+        let epilogues: Vec<Epilogue> = readers.iter().map(epilogue).collect::<Option<_>>()?;
         // The kernels' other operands must be available when the op is computed, or the op has to wait for them.
         let (first, earliest) = (groups.of[op]?, *readers.first()?);
         let latest = epilogues.iter().filter_map(|it| self.latest_operand(op, it)).max();

@@ -11,12 +11,11 @@ use crate::lower::plan::EpilogueLoops;
 use crate::lower::rewrites::flat::{Flat, Kind, NodeIndex};
 use ms_ir::data::Shape;
 use ms_ir::{Contraction, Precision};
-use smallvec::SmallVec;
 use std::collections::BTreeSet;
 
 /// Returns for each group the groups that read its values.
-pub(in crate::lower) fn readers(flat: &Flat, groups: &Groups) -> Vec<SmallVec<[usize; 2]>> {
-    let mut readers = vec![SmallVec::<[usize; 2]>::new(); groups.list.len()];
+pub(in crate::lower) fn readers(flat: &Flat, groups: &Groups) -> Vec<Vec<usize>> {
+    let mut readers = vec![Vec::new(); groups.list.len()];
     for (node, group) in flat.nodes.iter().zip(&groups.of) {
         let Some(group) = *group else { continue };
         for it in node.inputs.iter().filter_map(|it| groups.of[flat.producer(it.value()?)?]) {
@@ -30,7 +29,7 @@ pub(in crate::lower) fn readers(flat: &Flat, groups: &Groups) -> Vec<SmallVec<[u
 
 impl Search<'_> {
     /// Adds the groups that can be chained after the epilogues of a contraction.
-    pub(in crate::lower) fn add_behind(&mut self, found: &mut Found, readers: &[SmallVec<[usize; 2]>]) {
+    pub(in crate::lower) fn add_behind(&mut self, found: &mut Found, readers: &[Vec<usize>]) {
         let Self { flat, groups, target, .. } = *self;
         if !matches!(flat.nodes[found.op].kind, Kind::Contraction(_)) {
             return;

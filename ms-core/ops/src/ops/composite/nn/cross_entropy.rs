@@ -10,6 +10,7 @@ use crate::ops::{
     full_of, iota, keepdims, log, mean, over_size, select, sum, sum_axes,
 };
 use crate::tensor::{AsTensor, Attrs, DType, Dim, Outputs, Tensor};
+use ms_ir::MapVec;
 use ms_ir::error::{Code, Error, OrRaise, Result, called, raise};
 use smallvec::smallvec;
 
@@ -440,7 +441,7 @@ fn over_lanes(it: &BatchedCall<'_>) -> Option<Result<Outputs>> {
             Reduction::Mean if distributions => {
                 over_size(&sum_axes(losses, &axes, false), losses.dims()[1..].iter().copied().product())
             }
-            Reduction::Mean => mean(losses, axes.iter().map(|&it| it as isize).collect::<Vec<_>>()),
+            Reduction::Mean => mean(losses, axes.map_vec(|&it| it as isize)),
         }
     };
     Some(outputs.map(|mut outputs| {

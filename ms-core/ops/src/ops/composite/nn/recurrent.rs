@@ -8,6 +8,7 @@ use crate::ops::{
     dense, mul, sigmoid, split, stack, sub, tanh, zeros_like,
 };
 use crate::tensor::{AsTensor, Attrs, DType, Dim, Outputs, Scan, Tensor, apply, dispatcher, first_poisoned, promote};
+use ms_ir::MapVec;
 use ms_ir::error::{Code, Error, OrRaise, Result, called};
 use smallvec::smallvec;
 use std::panic::Location;
@@ -273,7 +274,7 @@ impl<'a> Steps<'a> {
         let dtype = given.fold(self.inputs.dtype(), promote);
         let hidden = self.weight.dims().last().copied().unwrap_or(Dim::new(1));
         let state = |it: &&Tensor| cast(broadcast_to(*it, [self.batch, hidden]), dtype);
-        let mut carries: Vec<Tensor> = states.iter().map(state).collect();
+        let mut carries: Vec<Tensor> = states.map_vec(state);
         let (sequence, length, location) = (&self.inputs, self.time, Location::caller());
         let scan = Scan { step, carries: &carries, sequence, length, location };
         if let Some(done) = dispatcher(|it| it.scan(&scan)) {

@@ -30,7 +30,7 @@ pub fn evaluate(formula: &Formula, dtypes: Dtypes, operands: &[Scalar]) -> Scala
                 }
             }
         };
-        values.push(if dtype.is_float() { next } else { Scalar::from_bits(next.to_bits(dtype), dtype) });
+        values.push(if dtype.is_float() { next } else { next.convert(dtype) });
         kinds.push(kind);
     }
     values[formula.result.0 as usize]

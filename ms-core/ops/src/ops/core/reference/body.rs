@@ -1,6 +1,5 @@
 //! Scalar evaluation of the bodies of elementwise ops.
 
-use crate::ops::core::host::array_of;
 use crate::ops::core::rules::broadcast_shape;
 use crate::tensor::{Array, DType, Element, Scalar, collected};
 use ms_ir::error::Result;
@@ -39,7 +38,7 @@ pub fn evaluate_body(
         })
         .collect::<Result<Vec<Vec<u64>>>>()?;
     let mut values = vec![0; kernel.insts.len()];
-    Ok(array_of(&shape, dtype, &mut |i| {
+    Ok(Array::from_scalars(&shape, dtype, &mut |i| {
         let stored = run(&kernel, &mut values, |param| columns[param][i]);
         Scalar::from_bits(stored, dtype.compute())
     }))

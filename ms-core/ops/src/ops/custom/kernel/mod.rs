@@ -15,6 +15,7 @@ pub use number::{Bool, F32, F64, Float, I8, I16, I32, I64, Int, Returned, U8, U1
 use crate::ops::core::formulas::Kind;
 use crate::ops::{Domain, FORMULA, FormulaAttrs, IntoOperand, Operand, common_dtype};
 use crate::tensor::{Attrs, DType, Scalar, Tensor, apply1, first_poisoned, refused};
+use ms_ir::MapVec;
 use ms_ir::error::{Code, Error, Result};
 use std::array;
 use std::borrow::Cow;
@@ -37,7 +38,7 @@ impl Kernel {
     /// Traces a function on operands of these kinds to a kernel.
     pub fn new<R: Returned>(name: &'static str, kinds: &[Kind], body: impl FnOnce() -> R) -> Self {
         let formulas = number::trace(kinds, || body().values());
-        let results = formulas.iter().map(|it| FormulaAttrs::attrs(name, &*it.to_string())).collect();
+        let results = formulas.map_vec(|it| FormulaAttrs::attrs(name, &*it.to_string()));
         Self { name, kinds: kinds.to_vec(), results }
     }
 
@@ -58,7 +59,7 @@ impl Kernel {
                 return array::from_fn(|_| poisoned.clone());
             }
         };
-        let inputs: Vec<&Tensor> = converted.iter().map(|it| &**it).collect();
+        let inputs: Vec<&Tensor> = converted.map_vec(|it| &**it);
         if let Some(poisoned) = first_poisoned(&inputs) {
             return array::from_fn(|_| poisoned.clone());
         }
@@ -71,8 +72,8 @@ impl Kernel {
 
     #[track_caller]
     fn convert<'a>(&self, operands: &[&'a dyn IntoOperand]) -> Result<Vec<Cow<'a, Tensor>>> {
-        let given: Vec<Operand<'a>> = operands.iter().map(|&it| it.operand()).collect();
-        let texts: Vec<String> = given.iter().map(Operand::to_string).collect();
+        let given: Vec<Operand<'a>> = operands.map_vec(|&it| it.operand());
+        let texts: Vec<String> = given.map_vec(Operand::to_string);
         let common = |kind, domain: Domain| {
             let of_kind = given.iter().zip(&self.kinds).filter(|it| *it.1 == kind);
             domain.convert(common_dtype(&of_kind.map(|it| it.0.operand()).collect::<Vec<_>>()))

@@ -2,6 +2,7 @@
 
 use crate::ops::core::formulas::{Binary, Builder, Formula, Kind, Unary, ValueId};
 use crate::tensor::{DType, Scalar};
+use ms_ir::MapVec;
 use ms_ir::error::{Code, Error, raise};
 use smallvec::{SmallVec, smallvec};
 use std::cell::RefCell;
@@ -14,8 +15,14 @@ thread_local! {
 }
 
 /// Runs `f` with the builder of the kernel that is traced.
-fn build<R>(f: impl FnOnce(&mut Builder) -> R) -> R {
+fn with_builder<R>(f: impl FnOnce(&mut Builder) -> R) -> R {
     BUILDERS.with_borrow_mut(|all| f(all.last_mut().expect("numbers of kernels exist in kernels only")))
+}
+
+/// Appends an instruction to the kernel that is traced, and returns its value.
+// Not generic, so that it is compiled once for all types of numbers.
+fn build(f: &dyn Fn(&mut Builder) -> ValueId) -> ValueId {
+    with_builder(f)
 }
 
 /// Numbers and booleans of kernels: the types of elements of operands and results.
@@ -39,13 +46,13 @@ pub trait Value: Copy {
     /// to integers, integers wrap, and nonzero numbers are true. In `kernel!`, write `x as I32`.
     #[must_use]
     fn to<T: Value>(self) -> T {
-        T::of(build(|it| it.cast(T::KIND, self.value())))
+        T::of(build(&|it| it.cast(T::KIND, self.value())))
     }
 
     /// Returns an operand of the kernel that is traced.
     #[doc(hidden)]
     fn operand(at: usize) -> Self {
-        Self::of(build(|it| it.operand(at)))
+        Self::of(build(&|it| it.operand(at)))
     }
 }
 
@@ -166,7 +173,7 @@ fn constant<T: Value>(value: Scalar) -> T {
     {
         raise(Error::new(Code::DType, format!("the constant {value} of a kernel is outside the range of {dtype}")));
     }
-    T::of(build(|it| it.constant(T::KIND, value)))
+    T::of(build(&|it| it.constant(T::KIND, value)))
 }
 
 macro_rules! constants {
@@ -194,17 +201,17 @@ impl From<bool> for Bool {
 
 /// Records a unary function whose result has the kind of its operand.
 pub(super) fn unary<T: Value>(op: Unary, a: T) -> T {
-    T::of(build(|it| it.unary(op, a.value())))
+    T::of(build(&|it| it.unary(op, a.value())))
 }
 
 /// Records a binary function of two values of one kind.
 pub(super) fn binary<T: Value, R: Value>(op: Binary, a: T, b: T) -> R {
-    R::of(build(|it| it.binary(op, a.value(), b.value())))
+    R::of(build(&|it| it.binary(op, a.value(), b.value())))
 }
 
 /// Records the selection of one of two values of one kind.
 pub(super) fn select<T: Value>(condition: Bool, then: T, other: T) -> T {
-    T::of(build(|it| it.select(condition.value(), then.value(), other.value())))
+    T::of(build(&|it| it.select(condition.value(), then.value(), other.value())))
 }
 
 macro_rules! operators {
@@ -301,5 +308,5 @@ pub(super) fn trace(kinds: &[Kind], body: impl FnOnce() -> SmallVec<[ValueId; 1]
     BUILDERS.with_borrow_mut(|all| all.push(Builder::new(kinds.iter().copied())));
     let _leave = Leave;
     let values = body();
-    build(|it| values.iter().map(|&value| it.finish(value)).collect())
+    with_builder(|it| values.map_vec(|&value| it.finish(value)))
 }

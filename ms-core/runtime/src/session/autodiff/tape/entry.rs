@@ -1,6 +1,7 @@
 //! Defines the entries of a tape.
 
 use crate::session::call::compiled::{Compiled, Derivative};
+use ms_ir::MapVec;
 use ms_ir::error::{Error, Result};
 use ms_ops::ops::{self, Cotangents};
 use ms_ops::tensor::{Attr, Device, Tensor};
@@ -155,13 +156,13 @@ impl CallEntry {
 impl Recorded for CallEntry {
     fn push(&self, tangents: &[Option<Tensor>], wanted: &[bool]) -> Result<Vec<Option<Tensor>>> {
         let given: Vec<usize> = (0..tangents.len()).filter(|&at| tangents[at].is_some()).collect();
-        let wrt: Vec<usize> = given.iter().map(|&at| self.wrt[at]).collect();
+        let wrt: Vec<usize> = given.map_vec(|&at| self.wrt[at]);
         let seeds = self.derivative.seeds.iter().zip(wanted);
         let results: Vec<usize> = seeds.filter(|(_, wanted)| **wanted).map(|(&seed, _)| seed).collect();
         let pushed = self.compiled.tangent(&wrt, &results)?;
         let inputs: Vec<Tensor> = self.inputs.iter().cloned().chain(tangents.iter().flatten().cloned()).collect();
         let mut tangents = pushed.call(&inputs).map_err(|error| self.named(error))?.into_iter();
-        Ok(wanted.iter().map(|wanted| if *wanted { tangents.next() } else { None }).collect())
+        Ok(wanted.map_vec(|wanted| if *wanted { tangents.next() } else { None }))
     }
 
     fn passes(&self, operand: usize) -> bool {

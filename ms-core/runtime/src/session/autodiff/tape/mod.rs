@@ -9,6 +9,7 @@ pub use record::Record;
 use crate::session::call::compiled::{Compiled, Hiding};
 use crate::session::eager::in_composite;
 use entry::{CallEntry, CopyEntry, Recorded};
+use ms_ir::MapVec;
 use ms_ir::error::Result;
 use ms_ops::ops;
 use ms_ops::tensor::{
@@ -224,7 +225,7 @@ impl Tape {
         inputs: &[Tensor],
     ) -> Result<Outputs> {
         self.note_backward_reads(reads);
-        let slots: Result<Vec<Tensor>> = writes.iter().map(|it| self.backward_slot(it)).collect();
+        let slots: Result<Vec<Tensor>> = writes.try_map_vec(|it| self.backward_slot(it));
         let inputs: Vec<Tensor> = inputs.iter().cloned().chain(slots?).collect();
         let compiled = compiled.fitted(&inputs)?;
         let results = compiled.results()?;
@@ -246,7 +247,7 @@ impl Tape {
     ) -> Result<Outputs> {
         let input_slots: Vec<Option<Slot>> = {
             let state = self.state.borrow();
-            inputs.iter().map(|it| state.slot(it).filter(|_| it.dtype().is_float())).collect()
+            inputs.map_vec(|it| state.slot(it).filter(|_| it.dtype().is_float()))
         };
         let wrt: Vec<usize> = (0..inputs.len()).filter(|&i| input_slots[i].is_some()).collect();
         if wrt.is_empty() {
@@ -264,10 +265,10 @@ impl Tape {
         });
         let residuals = residuals.collect();
         let mut state = self.state.borrow_mut();
-        let output_slots = derivative.seeds.iter().map(|&i| Some(state.watch(&outputs[i]))).collect();
-        let sources: Vec<Option<Slot>> = wrt.iter().map(|&i| input_slots[i]).collect();
+        let output_slots = derivative.seeds.map_vec(|&i| Some(state.watch(&outputs[i])));
+        let sources: Vec<Option<Slot>> = wrt.map_vec(|&i| input_slots[i]);
         state.pass_call(inputs, &sources, &derivative.hiding, &outputs);
-        let templates = derivative.seeds.iter().map(|&i| outputs[i].clone()).collect();
+        let templates = derivative.seeds.map_vec(|&i| outputs[i].clone());
         let (input_slots, inputs) = (sources, inputs.to_vec());
         let compiled = compiled.clone();
         state.steps.push(Box::new(CallEntry {

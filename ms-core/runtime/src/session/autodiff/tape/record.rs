@@ -3,6 +3,7 @@
 use super::entry::Recorded;
 use super::steps::{Steps, in_rules};
 use crate::session::autodiff::silent::tell_of_step;
+use ms_ir::MapVec;
 use ms_ir::error::{Code, Error, Result, warn_once};
 use ms_ops::ops;
 use ms_ops::tensor::{Parameter, Tensor};
@@ -70,7 +71,7 @@ impl Record {
             Some(gradient) => gradient.clone(),
             None => ops::zeros_like(it),
         };
-        Ok(watched.iter().map(&mut gradient).collect())
+        Ok(watched.map_vec(&mut gradient))
     }
 
     /// Warns of numbers that were read from recorded values if they may have flowed back into `results` as constants
@@ -137,7 +138,7 @@ impl Record {
                 continue;
             }
             let of = |slot: &Option<Slot>| slot.and_then(|it| known[it as usize].clone());
-            let given: Vec<Option<Tensor>> = step.inputs().iter().map(of).collect();
+            let given: Vec<Option<Tensor>> = step.inputs().map_vec(of);
             if given.iter().all(Option::is_none) {
                 continue;
             }
@@ -151,7 +152,7 @@ impl Record {
             Some(tangent) => tangent,
             None => ops::zeros_like(it),
         };
-        Ok(results.iter().map(tangent).collect())
+        Ok(results.map_vec(tangent))
     }
 }
 

@@ -2,6 +2,7 @@
 //! gradients do not pass them.
 
 use super::entry::Recorded;
+use ms_ir::MapVec;
 use ms_ops::tensor::{HeldIdentity, Tensor};
 use ms_trace::transform::{Slot, Step};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -120,7 +121,7 @@ impl Steps {
         // Every path from here to a target that gradients do not reach contains a step function.
         let mut found = Vec::new();
         let (mut seen, mut seen_hidden) = (FxHashSet::default(), FxHashSet::default());
-        let mut ways: Vec<(Hidden, Option<Step>)> = behind.iter().map(|&it| (it, None)).collect();
+        let mut ways: Vec<(Hidden, Option<Step>)> = behind.map_vec(|&it| (it, None));
         let passed = reached.iter().filter_map(|it| self.of_slots.get(it)).flatten();
         ways.extend(passed.map(|&it| (it, None)));
         while let Some((at, step)) = ways.pop() {

@@ -3,6 +3,7 @@
 use super::{Compiled, backend};
 use crate::session::cache::entry::Split;
 use crate::session::call::source::Part;
+use ms_ir::MapVec;
 use ms_ir::error::Result;
 use ms_ir::{Graph, Precision, ValueId};
 use ms_trace::transform;
@@ -78,7 +79,7 @@ impl Compiled {
     /// Returns the graph with only these outputs.
     fn graph_of(&self, outputs: &[usize]) -> Result<Graph> {
         let mut graph = self.source.graph()?.clone();
-        let outputs: Vec<ValueId> = outputs.iter().map(|&at| graph.outputs()[at]).collect();
+        let outputs: Vec<ValueId> = outputs.map_vec(|&at| graph.outputs()[at]);
         graph.set_outputs(outputs);
         Ok(graph)
     }

@@ -5,8 +5,9 @@ use super::{AttentionAttrs, sample};
 use crate::ops::core::wide::Inner;
 use crate::ops::{Batching, Cotangents, Derivative, Sample, SampleInput, Vjp, concat, keepdims, matmul, sum};
 use crate::tensor::{Attrs, DType, Outputs, Tensor, apply};
+use ms_ir::MapVec;
 use ms_ir::error::OrRaise;
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 
 attributes! {
     /// The attributes of [`BLOCKED_ATTENTION`] and of its gradient, which begin with the attributes of attention.
@@ -65,7 +66,7 @@ fn gradients(it: &Vjp<'_>) -> Cotangents {
         let inputs: Vec<&Tensor> = it.inputs.iter().collect();
         return of_operands(it.attrs, &inputs, it.needs, y, g);
     }
-    let operands: SmallVec<[&Tensor; 6]> = [q, k, v, y, g].into_iter().chain(mask).collect();
+    let operands: Vec<&Tensor> = [q, k, v, y, g].into_iter().chain(mask).collect();
     let results = apply(BLOCKED_ATTENTION_GRAD.op(), it.attrs, &operands).or_raise();
     let needed = results.into_iter().zip(it.needs).map(|(gradient, needed)| Some(gradient).filter(|_| *needed));
     needed.chain(mask.iter().map(|_| None)).collect()
@@ -82,7 +83,7 @@ fn differentiate(attrs: &Attrs, inputs: &[&Tensor]) -> Outputs {
 /// Returns the gradients of the operands of attention that need one, from the result and its gradient.
 fn of_operands(attrs: &Attrs, inputs: &[&Tensor], needs: &[bool], y: &Tensor, g: &Tensor) -> Cotangents {
     let scoring = AttentionAttrs::of(attrs).scoring();
-    let mut totals: Vec<Total<'_>> = inputs.iter().map(|it| Total::new(it)).collect();
+    let mut totals: Vec<Total<'_>> = inputs.map_vec(|it| Total::new(it));
     // The last block uses all keys, so the accumulated gradients of keys and values start at full size.
     for block in Block::all(scoring.causal, BlockedAttentionAttrs::of(attrs).queries(), inputs).rev() {
         let [g, y] = [g, y].map(|it| block.of_result(it));
