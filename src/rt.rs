@@ -1,11 +1,11 @@
 //! Functions and traits that macro expansions use; not part of the public API.
 
 pub use crate::statics::*;
-pub use ms_core::session::{Differentiable, JitFn, JitReturn, Place, Wrt, custom_vjp, jit, type_key};
+pub use ms_core::session::{Differentiable, JitFn, JitReturn, ReplaceTensors, Wrt, custom_vjp, jit, type_key};
 pub use ms_core::tensor::{Element, Tensor};
 pub use ms_core::trace::{
-    Alike, Apply, ApplyAll, Arg, Callable, Carry, Cell, Compare, Deferring, Flow, Given, Invoke, Iterate, Marked,
-    Marks, Name, Over, Own, Probe, Reach, Sink, Size, Sizes, Subject, Tree, and, branch, case, decide, flow, held,
+    Apply, ApplyAll, Arg, Callable, Carry, Cell, Compare, Deferring, Flow, Given, Invoke, Iterate, Marked, Marks, Name,
+    Over, Own, Probe, Reach, SecondArm, Sink, Size, Sizes, Subject, Tree, and, branch, case, decide, flow, held,
     held_flow, holds, known, matched, or, passing, repeat, truth, vote,
 };
 
@@ -126,12 +126,12 @@ impl<T: Clone> Copied for T {
 
 /// Takes back donated arguments when the body has to run.
 #[inline]
-pub fn kept<T>(given: Option<T>) -> T {
+pub fn take_donated<T>(given: Option<T>) -> T {
     given.expect("a call without a version leaves its arguments")
 }
 
 /// Unwraps the value of a branch in which no arm jumps.
 #[inline]
-pub fn given<T>(value: Option<T>) -> T {
+pub fn branch_value<T>(value: Option<T>) -> T {
     value.expect("an arm that does not leave has a value")
 }

@@ -182,7 +182,7 @@ const DTYPES: [DType; 3] = [DType::F32, DType::F64, DType::BF16];
 
 /// The layout of operands in memory.
 #[derive(Clone, Copy, Debug)]
-enum Lies {
+enum Layout {
     Dense,
     /// The last two axes are transposed.
     Turned,
@@ -192,7 +192,7 @@ enum Lies {
     Spread,
 }
 
-const WAYS: [Lies; 4] = [Lies::Dense, Lies::Turned, Lies::Reversed, Lies::Spread];
+const LAYOUTS: [Layout; 4] = [Layout::Dense, Layout::Turned, Layout::Reversed, Layout::Spread];
 
 impl Operand {
     fn tensor(self, dtype: DType, seed: u64) -> Tensor {
@@ -216,8 +216,8 @@ impl Operand {
     }
 }
 
-impl Lies {
-    /// Returns a tensor for which [`Lies::view`] returns `x`.
+impl Layout {
+    /// Returns a tensor for which [`Layout::view`] returns `x`.
     fn base(self, x: &Tensor) -> Tensor {
         let base = match self {
             Self::Dense => x.clone(),
@@ -266,7 +266,7 @@ fn value_and_gradients(case: &Case, operands: &[Tensor]) -> Vec<Tensor> {
 
 #[jit]
 fn compiled(case: usize, way: usize, bases: &Vec<Tensor>) -> Vec<Tensor> {
-    let operands: Vec<Tensor> = bases.iter().map(|it| WAYS[way].view(it)).collect();
+    let operands: Vec<Tensor> = bases.iter().map(|it| LAYOUTS[way].view(it)).collect();
     value_and_gradients(&CASES[case], &operands)
 }
 
@@ -314,7 +314,7 @@ fn run_all() -> String {
                     wrong.push(format!("{} of {dtype}, {how}", case.name));
                 }
             };
-            for (way, lies) in WAYS.into_iter().enumerate() {
+            for (way, lies) in LAYOUTS.into_iter().enumerate() {
                 let bases: Vec<Tensor> = operands.iter().map(|it| lies.base(it)).collect();
                 let views: Vec<Tensor> = bases.iter().map(|it| lies.view(it)).collect();
                 hold(format!("{lies:?}, eagerly"), &eagerly(&views));

@@ -16,7 +16,7 @@ const FORM: &str = "declare `fn name(x: &Tensor, attribute: i64) -> Tensor;`, th
                     they are needed `fn derivative`, `fn batching` and `const VERSION`";
 
 /// The maximum number of results of an op.
-const MOST_RESULTS: usize = 8;
+const MAX_RESULTS: usize = 8;
 
 /// The declaration and the items after it.
 struct Input {
@@ -258,7 +258,7 @@ fn declared(sig: &Signature, diags: &mut Diags) -> Option<Declared> {
         },
         ReturnType::Default => 0,
     };
-    if !(1..=MOST_RESULTS).contains(&results) {
+    if !(1..=MAX_RESULTS).contains(&results) {
         let at = if sig.output.to_token_stream().is_empty() {
             sig.ident.to_token_stream()
         } else {
@@ -266,7 +266,7 @@ fn declared(sig: &Signature, diags: &mut Diags) -> Option<Declared> {
         };
         refuse(&at, "the result of a custom op is a tensor, or a tuple of up to eight", "declare `-> Tensor`");
     }
-    refusals.none().map(|()| Declared { args, results })
+    refusals.finish().map(|()| Declared { args, results })
 }
 
 fn is_tensor(ty: &Type) -> bool {

@@ -117,7 +117,7 @@ impl<'a> Refusals<'a> {
     }
 
     /// Returns `None` if there is a refusal.
-    pub fn none(self) -> Option<()> {
+    pub fn finish(self) -> Option<()> {
         (!self.any).then_some(())
     }
 }
@@ -126,16 +126,16 @@ impl<'a> Refusals<'a> {
 #[derive(Default)]
 pub struct Diags {
     /// Errors that are emitted after the expansion.
-    beside: Vec<syn::Error>,
+    after: Vec<syn::Error>,
     /// Errors that replace an expression in the expansion.
-    placed: Vec<syn::Error>,
+    in_place: Vec<syn::Error>,
 }
 
 impl Diags {
     /// Reports an error at the tokens `at`. The message is one sentence without a full stop, and `help` is a
     /// suggestion.
     pub fn refuse(&mut self, code: Code, at: impl ToTokens, message: impl fmt::Display, help: impl fmt::Display) {
-        self.beside.push(syn::Error::new_spanned(at, text(code, message, help)));
+        self.after.push(syn::Error::new_spanned(at, text(code, message, help)));
     }
 
     /// Reports an error at the tokens `at`. The returned expression replaces them in the expansion: rustc reports
@@ -149,13 +149,13 @@ impl Diags {
     ) -> Expr {
         let error = syn::Error::new_spanned(at, text(code, message, help));
         let place = Expr::Verbatim(error.to_compile_error());
-        self.placed.push(error);
+        self.in_place.push(error);
         place
     }
 
     /// Reports an error at `span`.
     pub fn refuse_at(&mut self, code: Code, span: Span, message: impl fmt::Display, help: impl fmt::Display) {
-        self.beside.push(syn::Error::new(span, text(code, message, help)));
+        self.after.push(syn::Error::new(span, text(code, message, help)));
     }
 
     /// Reports a name in an option that is not the name of an argument.
@@ -186,17 +186,17 @@ impl Diags {
 
     /// Returns the number of errors so far.
     pub fn count(&self) -> usize {
-        self.beside.len() + self.placed.len()
+        self.after.len() + self.in_place.len()
     }
 
     /// Emits one `compile_error!` for each error that is not in the expansion.
-    pub fn beside(&self) -> TokenStream {
-        self.beside.iter().map(syn::Error::to_compile_error).collect()
+    pub fn after(&self) -> TokenStream {
+        self.after.iter().map(syn::Error::to_compile_error).collect()
     }
 
     /// Emits one `compile_error!` for each error, where there is no expansion.
     pub fn all(&self) -> TokenStream {
-        self.beside.iter().chain(&self.placed).map(syn::Error::to_compile_error).collect()
+        self.after.iter().chain(&self.in_place).map(syn::Error::to_compile_error).collect()
     }
 }
 

@@ -15,7 +15,7 @@ use syn::{
 const VALUES: [&str; 13] = ["Float", "Int", "Bool", "F32", "F64", "I8", "I16", "I32", "I64", "U8", "U16", "U32", "U64"];
 
 /// The maximum number of results of a kernel.
-const MOST_RESULTS: usize = 8;
+const MAX_RESULTS: usize = 8;
 
 /// Expands to the function that applies the kernel. Its body contains the function of elements.
 pub fn expand(tokens: TokenStream, diags: &mut Diags) -> Option<TokenStream> {
@@ -25,7 +25,7 @@ pub fn expand(tokens: TokenStream, diags: &mut Diags) -> Option<TokenStream> {
     let args = arguments(&sig, &mut refusals);
     let results = results(&sig, &mut refusals);
     Body { kernel: quote!(#rt::kernel), refusals: &mut refusals, arms: 0 }.visit_block_mut(&mut block);
-    refusals.none()?;
+    refusals.finish()?;
     let operands: Vec<&Argument> = args.iter().filter(|it| it.is_operand).collect();
     let hosts: Vec<&Argument> = args.iter().filter(|it| !it.is_operand).collect();
     let name = sig.ident.clone();
@@ -101,7 +101,7 @@ fn results(sig: &Signature, refusals: &mut Refusals<'_>) -> usize {
     if results.iter().any(|it| !is_named(it, &VALUES)) {
         let help = "declare `-> Float`, or for several results `-> (Float, Int)`";
         refusals.refuse(declared, "the result of a kernel is a number such as `Float`, or a tuple of them", help);
-    } else if results.len() > MOST_RESULTS || (is_tuple && results.len() < 2) {
+    } else if results.len() > MAX_RESULTS || (is_tuple && results.len() < 2) {
         let help = "declare one kernel for each result";
         refusals.refuse(declared, "a kernel has one result, or a tuple of two to eight", help);
     }

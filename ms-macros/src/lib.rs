@@ -138,7 +138,7 @@ fn attribute(args: TokenStream, item: TokenStream, expand: Attribute) -> TokenSt
     let mut diags = Diags::default();
     let item = Tokens::from(item);
     let (mut out, errors) = match expand(args.into(), item.clone(), &mut diags) {
-        Some(expansion) => (print::traced(expansion), diags.beside()),
+        Some(expansion) => (print::traced(expansion), diags.after()),
         None => (fallback::plain(item), diags.all()),
     };
     out.extend(errors);
@@ -150,7 +150,7 @@ fn derive(item: TokenStream, expand: fn(Tokens, &mut Diags) -> Option<Tokens>) -
     let mut diags = Diags::default();
     match expand(item.into(), &mut diags) {
         Some(mut expansion) => {
-            expansion.extend(diags.beside());
+            expansion.extend(diags.after());
             print::traced(expansion)
         }
         None => diags.all(),

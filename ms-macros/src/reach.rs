@@ -14,11 +14,11 @@ pub enum Reach {
     #[default]
     Unknown,
     /// Nothing can be mutated through the value or through its parts.
-    Still,
+    Immutable,
     /// Nothing can be mutated through the value itself. Its parts are unknown.
     Shared,
     /// The type is inferred from later code, so it cannot be probed.
-    Open,
+    Inferred,
     /// The value holds closures of this body, which mutate these variables. Captures cannot be probed.
     Closure(Vec<String>),
 }
@@ -40,8 +40,8 @@ const SHARING: &[&str] = &["Cell", "RefCell", "Mutex", "RwLock", "Rc", "Arc"];
 
 /// Reads the reach of a type annotation.
 pub fn of_type(ty: &Type) -> Reach {
-    if is_still(ty) {
-        return Still;
+    if is_immutable(ty) {
+        return Immutable;
     }
     match ty {
         Type::Reference(it) if it.mutability.is_none() && names_no_cell(&it.elem) => Shared,
@@ -49,20 +49,20 @@ pub fn of_type(ty: &Type) -> Reach {
     }
 }
 
-fn is_still(ty: &Type) -> bool {
+fn is_immutable(ty: &Type) -> bool {
     match ty {
         _ if is_host_type(ty) => true,
-        Type::Reference(it) => it.mutability.is_none() && is_still(&it.elem),
-        Type::Paren(it) => is_still(&it.elem),
-        Type::Slice(it) => is_still(&it.elem),
-        Type::Array(it) => is_still(&it.elem),
-        Type::Tuple(it) => it.elems.iter().all(is_still),
+        Type::Reference(it) => it.mutability.is_none() && is_immutable(&it.elem),
+        Type::Paren(it) => is_immutable(&it.elem),
+        Type::Slice(it) => is_immutable(&it.elem),
+        Type::Array(it) => is_immutable(&it.elem),
+        Type::Tuple(it) => it.elems.iter().all(is_immutable),
         Type::Path(it) => it.path.segments.last().is_some_and(|last| {
             let holds = ["Option", "Vec", "VecDeque", "Box", "BTreeMap", "HashMap"].iter().any(|it| last.ident == it);
             match &last.arguments {
                 PathArguments::None => last.ident == "Tensor" || last.ident == "Parameter",
                 PathArguments::AngleBracketed(it) if holds => {
-                    it.args.iter().all(|it| matches!(it, GenericArgument::Type(ty) if is_still(ty)))
+                    it.args.iter().all(|it| matches!(it, GenericArgument::Type(ty) if is_immutable(ty)))
                 }
                 _ => false,
             }
@@ -98,19 +98,19 @@ pub fn of_expr(expr: &Expr, scopes: &Scopes) -> Reach {
         return Closure(captured);
     }
     match expr {
-        _ if is_open(expr, scopes) => Open,
-        _ if is_plain(expr, scopes) => Still,
+        _ if is_inferred(expr, scopes) => Inferred,
+        _ if is_plain(expr, scopes) => Immutable,
         Expr::Path(it) => it.path.get_ident().map_or(Unknown, |name| scopes.reach(&name.to_string())),
         _ => Unknown,
     }
 }
 
-/// Whether the value is built from values of [`Still`] by operators and by methods of std and of tensors.
+/// Whether the value is built from values of [`Immutable`] by operators and by methods of std and of tensors.
 fn is_plain(expr: &Expr, scopes: &Scopes) -> bool {
     let is = |expr: &Expr| is_plain(expr, scopes);
     match expr {
         Expr::Lit(_) => true,
-        Expr::Path(it) => it.path.get_ident().is_some_and(|it| scopes.reach(&it.to_string()) == Still),
+        Expr::Path(it) => it.path.get_ident().is_some_and(|it| scopes.reach(&it.to_string()) == Immutable),
         Expr::Paren(it) => is(&it.expr),
         Expr::Reference(it) => it.mutability.is_none() && is(&it.expr),
         Expr::Unary(it) => !matches!(it.op, UnOp::Deref(_)) || is(&it.expr),
@@ -134,7 +134,7 @@ fn is_plain(expr: &Expr, scopes: &Scopes) -> bool {
             is(&it.receiver)
                 && it.args.iter().all(is)
                 && it.method != "entry"
-                && !refers::of_expr(expr, scopes).leads_outward()
+                && !refers::of_expr(expr, scopes).contains_mutable()
         }
         _ => scopes.known(expr) == Known::Host,
     }
@@ -145,12 +145,12 @@ const CONTAINERS: &[&str] =
     &["Vec", "VecDeque", "HashMap", "BTreeMap", "HashSet", "BTreeSet", "BinaryHeap", "LinkedList", "Default"];
 
 /// Whether later code determines the type of the value: `Vec::new()`, `None`, `text.parse()?`.
-fn is_open(expr: &Expr, scopes: &Scopes) -> bool {
+fn is_inferred(expr: &Expr, scopes: &Scopes) -> bool {
     match expr {
         Expr::Path(it) => it.path.is_ident("None"),
-        Expr::Paren(it) => is_open(&it.expr, scopes),
+        Expr::Paren(it) => is_inferred(&it.expr, scopes),
         Expr::Array(it) => it.elems.is_empty(),
-        Expr::Tuple(it) => it.elems.iter().any(|it| is_open(it, scopes)),
+        Expr::Tuple(it) => it.elems.iter().any(|it| is_inferred(it, scopes)),
         Expr::Macro(it) => it.mac.path.is_ident("vec") && it.mac.tokens.is_empty(),
         Expr::Call(it) => matches!(&*it.func, Expr::Path(path) if {
             let names: Vec<String> = path.path.segments.iter().map(|it| it.ident.to_string()).collect();

@@ -19,9 +19,9 @@ pub enum Refers {
     /// A value that gives mutable access to its target and may not be a `&mut`, such as the guard of a `RefCell`.
     Guard,
     /// An `Option` or a list of such values.
-    Holds(Box<Refers>),
+    Contains(Box<Refers>),
     /// An iterator over such values.
-    Runs(Box<Refers>),
+    Iterates(Box<Refers>),
     /// A map. A `for` iterates over its entries.
     Map,
     /// A tuple or a struct.
@@ -42,12 +42,12 @@ impl Refers {
     }
 
     /// Whether the value contains a `&mut`.
-    pub fn leads_outward(&self) -> bool {
+    pub fn contains_mutable(&self) -> bool {
         match self {
             Unknown | Unsized | Map => false,
             Mutable(_) | Guard => true,
-            Holds(it) | Runs(it) => it.leads_outward(),
-            Parts(parts) => parts.iter().any(|it| it.1.leads_outward()),
+            Contains(it) | Iterates(it) => it.contains_mutable(),
+            Parts(parts) => parts.iter().any(|it| it.1.contains_mutable()),
         }
     }
 
@@ -62,9 +62,9 @@ impl Refers {
     /// Returns the items of a `for` over the value.
     pub fn items(&self) -> Self {
         match self {
-            Holds(it) | Runs(it) => (**it).clone(),
+            Contains(it) | Iterates(it) => (**it).clone(),
             Mutable(to) => match &**to {
-                Runs(it) => (**it).clone(),
+                Iterates(it) => (**it).clone(),
                 it => it.items_mut(),
             },
             Guard => Guard,
@@ -76,7 +76,7 @@ impl Refers {
     fn items_mut(&self) -> Self {
         match self.target() {
             Map => tuple([Unknown, Self::mutable()]),
-            Holds(it) => Mutable(it.clone()),
+            Contains(it) => Mutable(it.clone()),
             _ => Self::mutable(),
         }
     }
@@ -84,7 +84,7 @@ impl Refers {
     /// Returns the content of an `Option` or a `Result`.
     fn inside(&self) -> Self {
         match self {
-            Holds(it) => (**it).clone(),
+            Contains(it) => (**it).clone(),
             Guard => Guard,
             _ => Unknown,
         }
@@ -182,12 +182,12 @@ fn tuple(parts: impl IntoIterator<Item = Refers>) -> Refers {
     Parts(parts.into_iter().enumerate().map(|(i, it)| (i.to_string(), it)).collect())
 }
 
-fn holds(it: Refers) -> Refers {
-    Holds(Box::new(it))
+fn contains(it: Refers) -> Refers {
+    Contains(Box::new(it))
 }
 
-fn runs(it: Refers) -> Refers {
-    Runs(Box::new(it))
+fn iterates(it: Refers) -> Refers {
+    Iterates(Box::new(it))
 }
 
 fn is_map(name: &Ident) -> bool {
@@ -201,7 +201,7 @@ pub fn of_type(ty: &Type) -> Option<Refers> {
         Type::Reference(it) if it.mutability.is_some() => Mutable(Box::new(of_type(&it.elem).unwrap_or_default())),
         Type::Slice(_) | Type::TraitObject(_) => Unsized,
         Type::Paren(it) => of_type(&it.elem)?,
-        Type::Array(it) => holds(of_type(&it.elem)?),
+        Type::Array(it) => contains(of_type(&it.elem)?),
         Type::Tuple(it) => tuple(it.elems.iter().map(of_type).collect::<Option<Vec<_>>>()?),
         Type::Path(it) => {
             let Some(last) = it.path.segments.last() else { return Some(Unknown) };
@@ -215,7 +215,7 @@ pub fn of_type(ty: &Type) -> Option<Refers> {
                 Some(GenericArgument::Type(ty)) => {
                     let inner = of_type(ty)?;
                     let is_list = ["Option", "Vec", "VecDeque"].iter().any(|it| last.ident == it);
-                    if is_list { holds(inner) } else { Unknown }
+                    if is_list { contains(inner) } else { Unknown }
                 }
                 _ => Unknown,
             }
@@ -240,10 +240,10 @@ pub fn of_expr(expr: &Expr, scopes: &Scopes) -> Refers {
             _ => Unknown,
         },
         Expr::Tuple(it) => tuple(it.elems.iter().map(of)),
-        Expr::Array(it) => it.elems.first().map_or(Unknown, |it| holds(of(it))),
+        Expr::Array(it) => it.elems.first().map_or(Unknown, |it| contains(of(it))),
         Expr::Struct(it) => Parts(it.fields.iter().map(|it| (member_name(&it.member), of(&it.expr))).collect()),
         Expr::Macro(it) if it.mac.path.is_ident("vec") => {
-            arguments(&it.mac.tokens).first().map_or(Unknown, |it| holds(of(it)))
+            arguments(&it.mac.tokens).first().map_or(Unknown, |it| contains(of(it)))
         }
         Expr::Field(it) => of(&it.base).part(&it.member),
         Expr::Try(it) => of(&it.expr).inside(),
@@ -264,8 +264,8 @@ fn of_call(it: &ExprCall, scopes: &Scopes) -> Refers {
     let names: Vec<&Ident> = callee.path.segments.iter().map(|it| &it.ident).collect();
     let argument = |at: usize| it.args.get(at).map_or(Unknown, |it| of_expr(it, scopes));
     match names.last() {
-        Some(name) if *name == "Some" || *name == "Ok" => holds(argument(0)),
-        Some(name) if *name == "zip" => runs(tuple([argument(0).items(), argument(1).items()])),
+        Some(name) if *name == "Some" || *name == "Ok" => contains(argument(0)),
+        Some(name) if *name == "zip" => iterates(tuple([argument(0).items(), argument(1).items()])),
         _ if names.iter().any(|it| is_map(it)) => Map,
         _ => Unknown,
     }
@@ -275,43 +275,43 @@ fn of_method(it: &ExprMethodCall, scopes: &Scopes) -> Refers {
     let receiver = of_expr(&it.receiver, scopes);
     let target = receiver.target();
     match it.method.to_string().as_str() {
-        "iter_mut" => runs(target.items_mut()),
-        "values_mut" => runs(Refers::mutable()),
-        "chunks_mut" | "chunks_exact_mut" | "rchunks_mut" | "rchunks_exact_mut" => runs(Mutable(Box::new(Unsized))),
+        "iter_mut" => iterates(target.items_mut()),
+        "values_mut" => iterates(Refers::mutable()),
+        "chunks_mut" | "chunks_exact_mut" | "rchunks_mut" | "rchunks_exact_mut" => iterates(Mutable(Box::new(Unsized))),
         "split_at_mut" => tuple([Mutable(Box::new(Unsized)), Mutable(Box::new(Unsized))]),
-        "split_first_mut" | "split_last_mut" => holds(tuple([Refers::mutable(), Mutable(Box::new(Unsized))])),
+        "split_first_mut" | "split_last_mut" => contains(tuple([Refers::mutable(), Mutable(Box::new(Unsized))])),
         "as_mut_slice" | "as_mut_str" => Mutable(Box::new(Unsized)),
-        "get_mut" if matches!(it.args.first(), Some(Expr::Range(_))) => holds(Mutable(Box::new(Unsized))),
+        "get_mut" if matches!(it.args.first(), Some(Expr::Range(_))) => contains(Mutable(Box::new(Unsized))),
         "get_mut" | "first_mut" | "last_mut" | "front_mut" | "back_mut" | "as_mut" => {
-            holds(target.items_mut().second())
+            contains(target.items_mut().second())
         }
         "or_insert" | "or_insert_with" | "or_default" | "get_or_insert" | "get_or_insert_with" => Refers::mutable(),
-        "enumerate" => runs(tuple([Unknown, receiver.items()])),
+        "enumerate" => iterates(tuple([Unknown, receiver.items()])),
         "zip" => {
             let other = it.args.first().map_or(Unknown, |it| of_expr(it, scopes));
-            runs(tuple([receiver.items(), other.items()]))
+            iterates(tuple([receiver.items(), other.items()]))
         }
-        "into_iter" => runs(receiver.items()),
+        "into_iter" => iterates(receiver.items()),
         "rev" | "skip" | "take" | "step_by" | "by_ref" | "fuse" | "peekable" | "skip_while" | "take_while"
         | "filter" | "chain" | "inspect" => match target {
-            Runs(_) | Holds(_) => target.clone(),
-            _ => runs(Unknown),
+            Iterates(_) | Contains(_) => target.clone(),
+            _ => iterates(Unknown),
         },
         "next" | "last" | "nth" | "next_back" | "find" | "max_by" | "min_by" | "max_by_key" | "min_by_key" => {
             match target {
-                Runs(it) => Holds(it.clone()),
+                Iterates(it) => Contains(it.clone()),
                 _ => Unknown,
             }
         }
         "collect" => match target {
-            Runs(it) => Holds(it.clone()),
+            Iterates(it) => Contains(it.clone()),
             _ => Unknown,
         },
         "unwrap" | "expect" => receiver.inside(),
         "ok" | "ok_or" | "ok_or_else" => receiver,
-        "clone" | "to_owned" if matches!(target, Map | Holds(_)) => target.clone(),
+        "clone" | "to_owned" if matches!(target, Map | Contains(_)) => target.clone(),
         "iter" | "map" | "filter_map" | "flat_map" | "chars" | "bytes" | "lines" | "windows" | "chunks" | "drain"
-        | "cloned" | "copied" | "keys" | "values" | "into_values" => runs(Unknown),
+        | "cloned" | "copied" | "keys" | "values" | "into_values" => iterates(Unknown),
         method if method.ends_with("_mut") => Guard,
         _ => Unknown,
     }

@@ -1,11 +1,11 @@
 //! The trait of datasets and its combinators.
 
 use super::batched::Batched;
+use super::collate::stack;
 use super::epoch::Epoch;
 use super::map::{Map, TryMap};
 use super::sampler::{RandomSampler, Sampled, Sampler};
 use super::slice::{Repeat, Slice, Zip};
-use super::stack::stack;
 use ms_core::error::OrRaise;
 use ms_core::ops::rules::check_positive;
 use ms_core::trace::Tree;

@@ -38,17 +38,17 @@ pub struct DataLoader<D: Dataset> {
     position: Counter,
     workers: usize,
     prefetch: Option<usize>,
-    ahead: Mutex<Option<Ahead<D::Sample>>>,
+    prefetcher: Mutex<Option<Prefetcher<D::Sample>>>,
 }
 
 /// The position of a sample: its epoch and index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Place {
+struct Position {
     epoch: Epoch,
     index: usize,
 }
 
-impl Place {
+impl Position {
     /// Returns the next position, with `len` samples in every epoch.
     fn next(self, len: usize) -> Self {
         match self.index + 1 < len {
@@ -62,15 +62,15 @@ impl Place {
 type Computed<T> = std::thread::Result<Result<T>>;
 
 /// Samples that worker threads prefetch.
-struct Ahead<T> {
+struct Prefetcher<T> {
     threads: rayon::ThreadPool,
     /// The prefetched samples in order, with their positions.
-    samples: VecDeque<(Place, Receiver<Computed<T>>)>,
+    samples: VecDeque<(Position, Receiver<Computed<T>>)>,
     /// Set when no sample is needed any more.
     cancelled: Arc<AtomicBool>,
 }
 
-impl<T> Drop for Ahead<T> {
+impl<T> Drop for Prefetcher<T> {
     fn drop(&mut self) {
         self.cancelled.store(true, Ordering::Relaxed);
     }
@@ -84,7 +84,7 @@ where
     #[track_caller]
     pub fn new(data: D) -> Self {
         let [seed, epoch, position] = [random::derive_seed(), 0, 0].map(Counter::new);
-        Self { data: Arc::new(data), seed, epoch, position, workers: 0, prefetch: None, ahead: Mutex::default() }
+        Self { data: Arc::new(data), seed, epoch, position, workers: 0, prefetch: None, prefetcher: Mutex::default() }
     }
 
     /// Sets the seed that determines the order and all random numbers of the dataset.
@@ -95,7 +95,7 @@ where
 
     /// Sets the number of worker threads that prefetch samples. Without workers, a sample is computed when it is drawn.
     pub fn workers(self, workers: usize) -> Self {
-        Self { workers, ahead: Mutex::default(), ..self }
+        Self { workers, prefetcher: Mutex::default(), ..self }
     }
 
     /// Sets the number of prefetched samples; two for each worker by default.
@@ -105,7 +105,7 @@ where
     #[track_caller]
     pub fn prefetch(self, samples: usize) -> Self {
         check_positive("DataLoader", "prefetch", samples).or_raise();
-        Self { prefetch: Some(samples), ahead: Mutex::default(), ..self }
+        Self { prefetch: Some(samples), prefetcher: Mutex::default(), ..self }
     }
 
     /// Returns the dataset.
@@ -142,22 +142,22 @@ where
     /// # Panics
     /// Resumes a panic of the dataset, also if the sample was prefetched.
     pub fn draw(&self) -> Result<D::Sample> {
-        let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut prefetcher = self.prefetcher.lock().unwrap_or_else(PoisonError::into_inner);
         let len = self.data.len();
         if len == 0 {
             return Err(Error::new(Code::Argument, "the dataset has no samples").with_op("DataLoader"));
         }
         // A restored position may come from a larger dataset.
         let index = self.position().min(len - 1);
-        let place = Place { epoch: Epoch::new(self.seed.get(), self.epoch.get()), index };
+        let position = Position { epoch: Epoch::new(self.seed.get(), self.epoch.get()), index };
         let computed = match self.workers {
-            0 => caught(&*self.data, place, host()),
-            _ => self.computed_ahead(&mut ahead, place, len)?,
+            0 => caught(&*self.data, position, host()),
+            _ => self.computed_ahead(&mut prefetcher, position, len)?,
         };
-        let next = place.next(len);
+        let next = position.next(len);
         self.position.set(next.index as u64);
         self.epoch.set(next.epoch.number());
-        drop(ahead);
+        drop(prefetcher);
         placed(&computed.unwrap_or_else(|payload| resume_unwind(payload))?)
     }
 
@@ -168,29 +168,29 @@ where
 
     fn computed_ahead(
         &self,
-        ahead: &mut Option<Ahead<D::Sample>>,
-        place: Place,
+        prefetcher: &mut Option<Prefetcher<D::Sample>>,
+        position: Position,
         len: usize,
     ) -> Result<Computed<D::Sample>> {
         // After a checkpoint was loaded, prefetched samples belong to a different position.
-        if ahead.as_ref().is_some_and(|it| it.samples.front().is_some_and(|it| it.0 != place)) {
-            *ahead = None;
+        if prefetcher.as_ref().is_some_and(|it| it.samples.front().is_some_and(|it| it.0 != position)) {
+            *prefetcher = None;
         }
-        let ahead = match ahead {
-            Some(ahead) => ahead,
-            None => ahead.insert(Ahead::new(self.workers)?),
+        let prefetcher = match prefetcher {
+            Some(prefetcher) => prefetcher,
+            None => prefetcher.insert(Prefetcher::new(self.workers)?),
         };
         let prefetch = self.prefetch.unwrap_or(2 * self.workers);
-        while ahead.samples.len() < prefetch {
-            let next = ahead.samples.back().map_or(place, |it| it.0.next(len));
-            ahead.start(self.data.clone(), next);
+        while prefetcher.samples.len() < prefetch {
+            let next = prefetcher.samples.back().map_or(position, |it| it.0.next(len));
+            prefetcher.start(self.data.clone(), next);
         }
-        let (_, sample) = ahead.samples.pop_front().expect("one at least was started");
+        let (_, sample) = prefetcher.samples.pop_front().expect("one at least was started");
         sample.recv().map_err(|_| Error::new(Code::Io, "a worker ended").with_op("DataLoader"))
     }
 }
 
-impl<T: Send + 'static> Ahead<T> {
+impl<T: Send + 'static> Prefetcher<T> {
     fn new(workers: usize) -> Result<Self> {
         let named = |at| format!("ms data {at}");
         let threads = rayon::ThreadPoolBuilder::new().num_threads(workers).thread_name(named).build();
@@ -198,7 +198,7 @@ impl<T: Send + 'static> Ahead<T> {
         Ok(Self { threads: threads.map_err(refuse)?, samples: VecDeque::new(), cancelled: Arc::default() })
     }
 
-    fn start(&mut self, data: Arc<impl Dataset<Sample = T> + 'static>, place: Place) {
+    fn start(&mut self, data: Arc<impl Dataset<Sample = T> + 'static>, position: Position) {
         let (send, receive) = sync_channel(1);
         let (cancelled, context) = (self.cancelled.clone(), host());
         // FIFO order, since a thread would otherwise start its own tasks in reverse order.
@@ -207,9 +207,9 @@ impl<T: Send + 'static> Ahead<T> {
                 return;
             }
             // The loader may have been dropped.
-            let _ = send.send(caught(&*data, place, context));
+            let _ = send.send(caught(&*data, position, context));
         });
-        self.samples.push_back((place, receive));
+        self.samples.push_back((position, receive));
     }
 }
 
@@ -219,15 +219,15 @@ fn host() -> Context {
 }
 
 /// Computes a sample on the host.
-fn compute<D: Dataset + ?Sized>(data: &D, place: Place, context: Context) -> Result<D::Sample> {
-    let Place { epoch, index } = place;
+fn compute<D: Dataset + ?Sized>(data: &D, position: Position, context: Context) -> Result<D::Sample> {
+    let Position { epoch, index } = position;
     with_context(context, || catch(|| data.get(epoch, index)).flatten())
         .map_err(|it| it.within(data.name(epoch, index)))
 }
 
 /// Computes a sample and catches panics; see [`compute`].
-fn caught<D: Dataset + ?Sized>(data: &D, place: Place, context: Context) -> Computed<D::Sample> {
-    catch_unwind(AssertUnwindSafe(|| compute(data, place, context)))
+fn caught<D: Dataset + ?Sized>(data: &D, position: Position, context: Context) -> Computed<D::Sample> {
+    catch_unwind(AssertUnwindSafe(|| compute(data, position, context)))
 }
 
 /// Copies the sample to the device of the context.

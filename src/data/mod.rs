@@ -1,6 +1,7 @@
 //! Map-style datasets, transforms and tokenizers, and the [loader](DataLoader) that iterates over datasets.
 
 mod batched;
+mod collate;
 pub(crate) mod csv;
 mod dataset;
 mod epoch;
@@ -15,7 +16,6 @@ pub(crate) mod npy;
 pub(crate) mod pretrained;
 mod sampler;
 mod slice;
-mod stack;
 mod tensors;
 mod text;
 mod tokenizer;

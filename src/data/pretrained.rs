@@ -43,7 +43,7 @@ impl PretrainedTokenizer {
     }
 
     pub(crate) fn of(bytes: &[u8]) -> Result<Self, String> {
-        bounded(bytes)?;
+        check_bounds(bytes)?;
         // The crate panics on files with inconsistent parts.
         let read = catch_unwind(|| tokenizers::Tokenizer::from_bytes(bytes));
         let inner = read.map_err(|_| "it is no tokenizer: its parts do not fit")?;
@@ -99,20 +99,20 @@ impl Tokenizer for PretrainedTokenizer {
 const DEEPEST: usize = 24;
 
 /// The maximum number of steps of one kind, such as pieces of a template or chained normalisers.
-const MOST_STEPS: usize = 64;
+const MAX_STEPS: usize = 64;
 
 /// The maximum length that padding may give a short text.
 const LONGEST: f64 = (1 << 20) as f64;
 
 /// The maximum factor by which all replacements of a file together may lengthen a text.
-const MOST_GROWTH: f64 = (1 << 10) as f64;
+const MAX_GROWTH: f64 = (1 << 10) as f64;
 
 /// The names of objects with an entry for each token.
 const VOCABULARIES: [&str; 3] = ["vocab", "merges", "added_tokens"];
 
 /// Rejects files that would take memory or stack out of proportion to their size. The crate allocates without limit,
 /// which would abort the process.
-fn bounded(bytes: &[u8]) -> Result<(), String> {
+fn check_bounds(bytes: &[u8]) -> Result<(), String> {
     let wrong = |why: &str| format!("it is no tokenizer: {why}");
     let text = std::str::from_utf8(bytes).map_err(|_| wrong("it is no text"))?;
     if !is_flat(text, DEEPEST) {
@@ -130,7 +130,7 @@ struct Bounds {
 impl Bounds {
     fn visit(&mut self, value: &JsonValue) -> Result<(), String> {
         match value {
-            JsonValue::Array(all) if all.len() > MOST_STEPS => Err(format!("it has a list of {} steps", all.len())),
+            JsonValue::Array(all) if all.len() > MAX_STEPS => Err(format!("it has a list of {} steps", all.len())),
             JsonValue::Array(all) => all.iter().try_for_each(|it| self.visit(it)),
             JsonValue::Object(all) => {
                 self.object(all)?;
@@ -157,7 +157,7 @@ impl Bounds {
             // Consecutive pieces of a text overlap by the stride.
             if let (Some(length), Some(stride)) = (length, stride)
                 && stride > 0.0
-                && (length - stride) * (MOST_STEPS as f64) < length
+                && (length - stride) * (MAX_STEPS as f64) < length
             {
                 return Err(format!("it cuts texts into pieces of {length} tokens, {stride} of which overlap"));
             }
@@ -167,7 +167,7 @@ impl Bounds {
         let content = text(all, "content").filter(|_| all.contains_key("pattern"));
         let added = content.map(|it| it as f64 / pattern as f64).filter(|&it| it > 1.0);
         self.growth *= added.unwrap_or(1.0);
-        match self.growth <= MOST_GROWTH {
+        match self.growth <= MAX_GROWTH {
             true => Ok(()),
             false => Err(format!("its replacements make a text more than {MOST_GROWTH} times as long")),
         }

@@ -1,8 +1,8 @@
 //! Datasets that slice, repeat or zip other datasets.
 
+use super::collate::stack;
 use super::dataset::{Dataset, check_index};
 use super::epoch::Epoch;
-use super::stack::stack;
 use ms_core::Result;
 use ms_core::trace::Tree;
 

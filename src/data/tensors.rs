@@ -1,8 +1,8 @@
 //! Datasets of in-memory tensors.
 
+use super::collate::{rebuilt, rows};
 use super::dataset::{Dataset, check_index};
 use super::epoch::Epoch;
-use super::stack::{rebuilt, rows};
 use ms_core::error::OrRaise;
 use ms_core::tensor::Array;
 use ms_core::trace::{Tree, leaves};

@@ -106,9 +106,9 @@ crate::custom_op! {
 }
 
 /// Returns the weights of a half spectrum, `[size / 2 + 1, 1]`. Frequency zero and frequency `size / 2` are real and
-/// have weight 1. All other frequencies also stand for their conjugates and have weight `of_others`.
-fn multiplicities(size: usize, of_others: f64, like: &Tensor) -> Tensor {
-    let count = |at: usize| if at == 0 || 2 * at == size { 1.0 } else { of_others };
+/// have weight 1. All other frequencies also stand for their conjugates and have weight `conjugate_weight`.
+fn multiplicities(size: usize, conjugate_weight: f64, like: &Tensor) -> Tensor {
+    let count = |at: usize| if at == 0 || 2 * at == size { 1.0 } else { conjugate_weight };
     let values: Vec<f64> = (0..=size / 2).map(count).collect();
     Tensor::from_slice([values.len(), 1], &values).cast(like.dtype())
 }

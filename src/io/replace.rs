@@ -19,7 +19,7 @@ pub(crate) fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Res
     let (target, old) = target(path)?;
     let folder = target.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
     collect_parts(folder);
-    let (file, part) = create_part(folder)?;
+    let (file, part) = create_temporary(folder)?;
     let mut out = BufWriter::with_capacity(1 << 16, file);
     write(&mut out)?;
     let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
@@ -50,9 +50,9 @@ fn target(path: &Path) -> io::Result<(PathBuf, Option<fs::Metadata>)> {
 }
 
 /// A temporary file with a unique name, removed on drop unless it was renamed.
-struct Part(Option<PathBuf>);
+struct TemporaryFile(Option<PathBuf>);
 
-impl Part {
+impl TemporaryFile {
     fn rename(mut self, target: &Path) -> io::Result<()> {
         fs::rename(self.0.as_ref().expect("it is renamed once"), target)?;
         self.0 = None;
@@ -60,7 +60,7 @@ impl Part {
     }
 }
 
-impl Drop for Part {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
         if let Some(path) = &self.0 {
             // A leftover of a failed write is harmless, so a failure to remove it is ignored.
@@ -118,14 +118,14 @@ fn is_part(name: &OsStr) -> bool {
     inner.is_some_and(|(process, number)| is_number(process) && is_number(number))
 }
 
-fn create_part(folder: &Path) -> io::Result<(File, Part)> {
+fn create_temporary(folder: &Path) -> io::Result<(File, TemporaryFile)> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     loop {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = folder.join(format!("{PART_BEGIN}{}-{number}{PART_END}", std::process::id()));
         match OpenOptions::new().write(true).create_new(true).open(&path) {
             Ok(file) => {
-                let part = Part(Some(path));
+                let part = TemporaryFile(Some(path));
                 // The lock marks a live saver. It waits for a saver that is collecting this file. On file systems
                 // without locks, nothing is collected.
                 let _ = file.lock();

@@ -12,7 +12,7 @@ use ms_macros::cell;
 
 /// Computes the mean loss and the mean gradients over micro-batches.
 #[track_caller]
-pub(super) fn mean_over_parts<O: Optimizer, C: Cell + 'static, B: Tree>(
+pub(super) fn accumulate_micro_batches<O: Optimizer, C: Cell + 'static, B: Tree>(
     optimizer: &O,
     parts: usize,
     net: &C,
@@ -20,7 +20,7 @@ pub(super) fn mean_over_parts<O: Optimizer, C: Cell + 'static, B: Tree>(
     loss: impl Fn(&C, &B) -> Tensor,
 ) -> (Tensor, Gradients) {
     check_positive("step_in_parts", "parts", parts).or_raise();
-    let cut = batch.rebuild(&mut |it| cut(it, parts));
+    let cut = batch.rebuild(&mut |it| split_batch(it, parts));
     let run = |part: &B| optimizer.differentiate(net, |net| (loss(net, part), ()));
     let parameters = net.trainable_parameters();
     let zeros: Vec<Tensor> = parameters.iter().map(|it| ops::zeros_like(it.value())).collect();
@@ -37,7 +37,7 @@ pub(super) fn mean_over_parts<O: Optimizer, C: Cell + 'static, B: Tree>(
 
 /// Reshapes `[n, ..]` to `[parts, n / parts, ..]`.
 #[track_caller]
-fn cut(x: &Tensor, parts: usize) -> Tensor {
+fn split_batch(x: &Tensor, parts: usize) -> Tensor {
     let mut dims = x.dims();
     let refuse = |what: String| -> ! {
         let error = Error::new(Code::Shape, what).with_op("step_in_parts").with_operands([x.ty().to_string()]);

@@ -205,7 +205,7 @@ pub trait Optimizer: Arg {
         static STEP: JitFn = JitFn::new("Optimizer::step_in_parts", file!(), line!(), 0);
         let key = type_key(&(&loss, std::marker::PhantomData::<Self>));
         compiled(&STEP, key, self, net, batch, &parts, |batch| {
-            let (loss, gradients) = super::accumulation::mean_over_parts(self, parts, net, batch, loss);
+            let (loss, gradients) = super::accumulation::accumulate_micro_batches(self, parts, net, batch, loss);
             self.update(&gradients);
             loss
         })

@@ -1,6 +1,6 @@
 //! Optimiser state: slots for each parameter, and step counters.
 
-use ms_core::tensor::{WeakParameter, apart, is_apart};
+use ms_core::tensor::{WeakParameter, is_outside_functions, outside_functions};
 use ms_core::trace::{Arg, Name, PerParameter, Sink};
 use ms_core::{DType, Parameter, Tensor, ops};
 use std::collections::HashMap;
@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// parameter. See the example of [`UpdateRule`](super::UpdateRule).
 pub struct State {
     /// Whether slots belong to the optimiser, and not to the function that created them.
-    apart: bool,
+    owned_by_optimizer: bool,
     /// Computes the shape of a slot from the shape of its parameter.
     shape: Box<ShapeOf>,
-    first: First,
+    first: Initial,
     /// The slots, shared with readers. A reader sees the slots that existed when it began.
     slots: Mutex<Arc<Slots>>,
 }
@@ -22,7 +22,7 @@ pub struct State {
 type ShapeOf = dyn Fn(&[usize]) -> Vec<usize> + Send + Sync;
 
 /// The initial value of a slot.
-enum First {
+enum Initial {
     /// A number that fills the slot.
     Filled(f64),
     /// The value of the parameter.
@@ -44,12 +44,12 @@ impl State {
 
     /// Creates state with the parameter's shape, initially filled with a number.
     pub fn filled(first: f64) -> Self {
-        Self::new(<[usize]>::to_vec, First::Filled(first))
+        Self::new(<[usize]>::to_vec, Initial::Filled(first))
     }
 
     /// Creates state that is initially a copy of the parameter.
     pub fn copies() -> Self {
-        Self::new(<[usize]>::to_vec, First::Copied)
+        Self::new(<[usize]>::to_vec, Initial::Copied)
     }
 
     /// Creates state of one number for each parameter, initially zero.
@@ -59,12 +59,12 @@ impl State {
 
     /// Creates state with a shape that depends on the parameter's shape, initially zero.
     pub fn shaped(shape: impl Fn(&[usize]) -> Vec<usize> + Send + Sync + 'static) -> Self {
-        Self::new(shape, First::Filled(0.0))
+        Self::new(shape, Initial::Filled(0.0))
     }
 
-    fn new(shape: impl Fn(&[usize]) -> Vec<usize> + Send + Sync + 'static, first: First) -> Self {
+    fn new(shape: impl Fn(&[usize]) -> Vec<usize> + Send + Sync + 'static, first: Initial) -> Self {
         let slots = Mutex::new(Arc::new(Slots { all: Vec::new(), places: HashMap::new() }));
-        Self { apart: is_apart(), shape: Box::new(shape), first, slots }
+        Self { owned_by_optimizer: is_outside_functions(), shape: Box::new(shape), first, slots }
     }
 
     fn lock(&self) -> MutexGuard<'_, Arc<Slots>> {
@@ -123,18 +123,18 @@ impl PerParameter for State {
             let like = parameter.load();
             let (shape, dtype) = ((self.shape)(like.shape()), accumulator(like.dtype()));
             let first = || match self.first {
-                First::Filled(first) => ops::full_of(&*shape, first, dtype),
-                First::Copied => like.cast(dtype),
+                Initial::Filled(first) => ops::full_of(&*shape, first, dtype),
+                Initial::Copied => like.cast(dtype),
             };
             let make = || Parameter::buffer(&*shape, dtype, first);
-            let own = if self.apart { apart(make) } else { make() };
+            let own = if self.owned_by_optimizer { outside_functions(make) } else { make() };
             places.insert(parameter.id(), all.len());
             all.push((parameter.downgrade(), own));
         }
         if all.len() == before {
             return;
         }
-        let gone: Vec<_> = all.extract_if(.., |it| !it.0.is_kept()).collect();
+        let gone: Vec<_> = all.extract_if(.., |it| !it.0.is_alive()).collect();
         if !gone.is_empty() {
             *places = all.iter().enumerate().map(|(place, it)| (it.0.id(), place)).collect();
         }

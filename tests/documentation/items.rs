@@ -230,7 +230,7 @@ fn every_public_item_has_an_example() {
         // Memory.
         "host_array",
         "host_memory",
-        "host_number",
+        "host_scalar",
         "literal",
         "memory",
         "memory::stream",
@@ -241,9 +241,9 @@ fn every_public_item_has_an_example() {
         ("error random", "modules, whose items are checked"),
         ("Marked NoCall", "macros refer to them, and programs do not"),
         ("Traced Run WindowAxis Windows reduced_dims", "for transforms and rules of ops"),
-        ("MeanPlanes mean_planes check_classes is_float_status_watched is_host_only", "for backends"),
+        ("ChannelMeans channel_means check_classes is_float_status_monitored is_host_only", "for backends"),
         (
-            "Created Dependent Gathered TakenSlot WeakParameter apart is_apart with_created",
+            "Created Dependent Gathered TakenSlot WeakParameter outside_functions is_outside_functions with_created",
             "slots in compiled functions",
         ),
         ("abandon collecting", "errors while functions are traced"),

@@ -1,6 +1,6 @@
 //! Tests invalid input: it is an error with op, shapes, dtypes and the user's line, or has NumPy's answer.
 
-use crate::told::catch;
+use crate::late_errors::catch;
 use ms::{Code, prelude::*};
 
 /// A case that is an error: its code, and words of its message.

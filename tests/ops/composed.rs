@@ -1,6 +1,6 @@
 //! Tests the errors of functions that are composed of others.
 
-use crate::told::catch;
+use crate::late_errors::catch;
 use ms::prelude::*;
 
 /// A call of a function with arguments that it refuses.

@@ -1,6 +1,6 @@
 //! Tests custom ops: values, derivatives, lanes, shapes, attributes and failures.
 
-use crate::told::catch;
+use crate::late_errors::catch;
 use crate::{Failure, check_failures};
 use ms::Code;
 use ms::custom::{AnyView, AnyViewMut, BatchedCall, Outputs, Type, View, ViewMut, Vjp};

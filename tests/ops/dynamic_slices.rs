@@ -1,7 +1,7 @@
 //! Compares slices at positions in tensors with slices at positions on the host.
 
 use crate::counted::counted;
-use crate::told::catch;
+use crate::late_errors::catch;
 use ms::ops;
 use ms::tensor::Ellipsis;
 use ms::{Code, DType, Tensor, tensor};

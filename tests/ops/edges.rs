@@ -1,6 +1,6 @@
 //! Tests values at the ends of domains, where frameworks differ, eagerly and compiled.
 
-use crate::told::catch;
+use crate::late_errors::catch;
 use ms::{Code, prelude::*};
 
 /// Runs `f` eagerly, and with compiled functions.

@@ -5,15 +5,15 @@ use ms_sim as _;
 
 #[path = "../common/counted.rs"]
 mod counted;
-#[path = "../common/told.rs"]
-mod told;
+#[path = "../common/late_errors.rs"]
+mod late_errors;
 
 /// An invalid call: the code of its error, words of the message, and the call.
 type Failure<'a> = (ms::Code, &'a [&'a str], Box<dyn Fn() + 'a>);
 
 fn check_failures(cases: &[Failure<'_>]) {
     for (at, (code, words, case)) in cases.iter().enumerate() {
-        let error = told::catch(case).expect_err("it fails");
+        let error = late_errors::catch(case).expect_err("it fails");
         let said = error.to_string();
         assert_eq!(error.code(), *code, "case {at}: {said}");
         words.iter().for_each(|it| assert!(said.contains(it), "case {at}: {said}\nhas no {it}"));

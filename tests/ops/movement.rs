@@ -3,7 +3,7 @@
 //! The results are the same eagerly and compiled.
 
 use crate::counted::counted;
-use crate::told::catch;
+use crate::late_errors::catch;
 use ms::ops::{self, ConvOptions};
 use ms::tensor::{Ellipsis, NewAxis, WithStep};
 use ms::{DType, Tensor, random, tensor};

@@ -1,6 +1,6 @@
 //! Compares reductions by segment, and scattered reductions, with loops over elements.
 
-use crate::told::catch;
+use crate::late_errors::catch;
 use ms::ops::{self, Segment};
 use ms::{Code, DType, Tensor, tensor};
 

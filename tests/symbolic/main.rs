@@ -6,8 +6,8 @@ use ms_sim as _;
 #[path = "../common/symbolic.rs"]
 mod compare;
 
-#[path = "../common/told.rs"]
-mod told;
+#[path = "../common/late_errors.rs"]
+mod late_errors;
 
 mod functions;
 mod ops;

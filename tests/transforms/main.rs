@@ -5,10 +5,10 @@ use ms_sim as _;
 
 #[path = "../common/counted.rs"]
 mod counted;
+#[path = "../common/late_errors.rs"]
+mod late_errors;
 #[path = "../common/thread_time.rs"]
 mod thread_time;
-#[path = "../common/told.rs"]
-mod told;
 
 /// Returns pseudorandom f64 values around zero in a shape.
 fn scattered(shape: &[usize], seed: f64) -> ms::Tensor {

@@ -1,7 +1,7 @@
 //! Tests `vmap` in programs: axes, nesting, composition with `grad` and `jit`, cells and state.
 
 use crate::counted::counted;
-use crate::told::catch;
+use crate::late_errors::catch;
 use ms::prelude::*;
 use ms::{Code, grad, jit, value_and_grad, vmap, vmap_cells};
 

@@ -3,7 +3,7 @@
 
 use crate::memory::{Copied, SimMemory};
 use ms_compile::exec::{
-    Check, ContractionOperand, Driver, EpilogueCall, EpilogueWords, KernelView, LibraryCall, MemoryView,
+    Check, ContractionOperand, Driver, EpilogueCall, KernelView, LibraryCall, MemoryView, TileArguments,
 };
 use ms_cpu::{CpuDriver, KernelCode};
 use ms_ir::data::{MemorySpace, Storage, Stream, StreamKind, Streams, with_stream};
@@ -41,7 +41,7 @@ impl SimKernel {
     pub fn new(kernel: &Kernel, code: Arc<dyn KernelCode>) -> Self {
         let is_addressed = |at: &usize| match kernel.params[*at].role {
             Role::Input | Role::Output | Role::Indexed => true,
-            Role::Position | Role::Immediate => false,
+            Role::Iota | Role::Immediate => false,
         };
         let addresses = (0..kernel.params.len()).filter(is_addressed).map(|at| kernel.param_word(at)).collect();
         Self { code, addresses }
@@ -82,7 +82,7 @@ enum Step {
 struct Epilogue {
     kernel: Arc<SimKernel>,
     block: Range<usize>,
-    words: EpilogueWords,
+    words: TileArguments,
 }
 
 type Views = Vec<MemoryView>;
@@ -137,7 +137,10 @@ impl SimDriver {
 
     /// Returns views of the bytes behind device views.
     fn real_views(&self, views: &[MemoryView]) -> SmallVec<[MemoryView; 4]> {
-        views.iter().map(|it| MemoryView { address: self.real(it.address), held: None, ..it.clone() }).collect()
+        views
+            .iter()
+            .map(|it| MemoryView { address: self.real(it.address), parameter_storage: None, ..it.clone() })
+            .collect()
     }
 
     /// Runs a step whose argument block is in `blocks`.

@@ -1,6 +1,6 @@
 //! Defines executable kernels, [`KernelCode`], and the [`Partition`] of a call.
 
-use ms_ir::{Kernel, KernelView, LoopWords};
+use ms_ir::{Kernel, KernelView, LoopArguments};
 use rustc_hash::FxHasher;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -66,7 +66,7 @@ pub(crate) struct PartitionedLoop {
     /// The number of steps of the loop, and of each part.
     pub(crate) steps: usize,
     pub(crate) chunk: usize,
-    pub(crate) words: LoopWords,
+    pub(crate) words: LoopArguments,
 }
 
 /// Returns the hash of a kernel, which is equal in all processes of one build.

@@ -1,7 +1,7 @@
 //! Kernel bodies as expressions with operators.
 
-use crate::{BinaryOp, Compare, KernelBuilder, Math, UnaryOp, Val};
 use crate::data::{DType, Scalar};
+use crate::{BinaryOp, Compare, KernelBuilder, Math, UnaryOp, Val};
 use std::cell::RefCell;
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Rem, Shl, Shr, Sub};
 
@@ -15,28 +15,28 @@ pub struct Expr<'s> {
 }
 
 /// Types that can be the other operand of an [`Expr`]: an expression or a number.
-pub trait Term<'s> {
+pub trait IntoExpr<'s> {
     /// Returns the value in the dtype of `like`.
-    fn beside(self, like: Expr<'s>) -> Expr<'s>;
+    fn into_expr(self, like: Expr<'s>) -> Expr<'s>;
 }
 
-impl<'s> Term<'s> for Expr<'s> {
-    fn beside(self, _: Expr<'s>) -> Expr<'s> {
+impl<'s> IntoExpr<'s> for Expr<'s> {
+    fn into_expr(self, _: Expr<'s>) -> Expr<'s> {
         self
     }
 }
 
-impl<'s> Term<'s> for Scalar {
-    fn beside(self, like: Expr<'s>) -> Expr<'s> {
+impl<'s> IntoExpr<'s> for Scalar {
+    fn into_expr(self, like: Expr<'s>) -> Expr<'s> {
         like.build(|it, val| it.constant_like(self, val))
     }
 }
 
 macro_rules! numbers {
     ($($ty:ty)*) => {$(
-        impl<'s> Term<'s> for $ty {
-            fn beside(self, like: Expr<'s>) -> Expr<'s> {
-                Scalar::from(self).beside(like)
+        impl<'s> IntoExpr<'s> for $ty {
+            fn into_expr(self, like: Expr<'s>) -> Expr<'s> {
+                Scalar::from(self).into_expr(like)
             }
         }
     )*};
@@ -107,13 +107,13 @@ impl<'s> Expr<'s> {
         self.build(|it, val| it.unary(op, val))
     }
 
-    fn binary(self, op: BinaryOp, other: impl Term<'s>) -> Self {
-        let other = other.beside(self);
+    fn binary(self, op: BinaryOp, other: impl IntoExpr<'s>) -> Self {
+        let other = other.into_expr(self);
         self.build(|it, val| it.binary(op, val, other.val))
     }
 
-    fn compare(self, op: Compare, other: impl Term<'s>) -> Self {
-        let other = other.beside(self);
+    fn compare(self, op: Compare, other: impl IntoExpr<'s>) -> Self {
+        let other = other.into_expr(self);
         self.build(|it, val| it.compare(op, val, other.val))
     }
 
@@ -123,8 +123,8 @@ impl<'s> Expr<'s> {
     }
 
     /// Returns a constant of this value's dtype.
-    pub fn constant(self, value: impl Term<'s>) -> Self {
-        value.beside(self)
+    pub fn constant(self, value: impl IntoExpr<'s>) -> Self {
+        value.into_expr(self)
     }
 
     /// Returns a constant of another dtype.
@@ -133,8 +133,8 @@ impl<'s> Expr<'s> {
     }
 
     /// `self * b + c`, rounded once.
-    pub fn mul_add(self, b: impl Term<'s>, c: impl Term<'s>) -> Self {
-        let (b, c) = (b.beside(self), c.beside(self));
+    pub fn mul_add(self, b: impl IntoExpr<'s>, c: impl IntoExpr<'s>) -> Self {
+        let (b, c) = (b.into_expr(self), c.into_expr(self));
         self.build(|it, val| it.fma(val, b.val, c.val))
     }
 
@@ -189,65 +189,65 @@ impl<'s> Expr<'s> {
     }
 
     /// Returns the smaller value; NaN if either is NaN.
-    pub fn min(self, other: impl Term<'s>) -> Self {
+    pub fn min(self, other: impl IntoExpr<'s>) -> Self {
         self.binary(BinaryOp::Min, other)
     }
 
     /// Returns the larger value; NaN if either is NaN.
-    pub fn max(self, other: impl Term<'s>) -> Self {
+    pub fn max(self, other: impl IntoExpr<'s>) -> Self {
         self.binary(BinaryOp::Max, other)
     }
 
     /// Returns the full product of the low 32 bits of two u64.
-    pub fn mul_wide(self, other: impl Term<'s>) -> Self {
+    pub fn mul_wide(self, other: impl IntoExpr<'s>) -> Self {
         self.binary(BinaryOp::MulWide, other)
     }
 
     /// Whether the two are equal.
-    pub fn eq(self, other: impl Term<'s>) -> Self {
+    pub fn eq(self, other: impl IntoExpr<'s>) -> Self {
         self.compare(Compare::Eq, other)
     }
 
     /// Whether the two differ, or one is NaN.
-    pub fn ne(self, other: impl Term<'s>) -> Self {
+    pub fn ne(self, other: impl IntoExpr<'s>) -> Self {
         self.compare(Compare::Ne, other)
     }
 
     /// Whether this is less.
-    pub fn lt(self, other: impl Term<'s>) -> Self {
+    pub fn lt(self, other: impl IntoExpr<'s>) -> Self {
         self.compare(Compare::Lt, other)
     }
 
     /// Whether this is less or equal.
-    pub fn le(self, other: impl Term<'s>) -> Self {
+    pub fn le(self, other: impl IntoExpr<'s>) -> Self {
         self.compare(Compare::Le, other)
     }
 
     /// Whether this is greater.
-    pub fn gt(self, other: impl Term<'s>) -> Self {
-        other.beside(self).lt(self)
+    pub fn gt(self, other: impl IntoExpr<'s>) -> Self {
+        other.into_expr(self).lt(self)
     }
 
     /// Whether this is greater or equal.
-    pub fn ge(self, other: impl Term<'s>) -> Self {
-        other.beside(self).le(self)
+    pub fn ge(self, other: impl IntoExpr<'s>) -> Self {
+        other.into_expr(self).le(self)
     }
 
     /// Returns `then` if this bool is true, else `other`; one of the two may be a number.
-    pub fn select(self, then: Self, other: impl Term<'s>) -> Self {
-        let other = other.beside(then);
+    pub fn select(self, then: Self, other: impl IntoExpr<'s>) -> Self {
+        let other = other.into_expr(then);
         self.build(|it, val| it.select(val, then.val, other.val))
     }
 
     /// Returns this value if `condition` is false, else `then`.
-    pub fn replace(self, condition: Self, then: impl Term<'s>) -> Self {
-        condition.select(then.beside(self), self)
+    pub fn replace(self, condition: Self, then: impl IntoExpr<'s>) -> Self {
+        condition.select(then.into_expr(self), self)
     }
 }
 
 macro_rules! operators {
     ($($op:ident $method:ident $inst:ident)*) => {$(
-        impl<'s, T: Term<'s>> $op<T> for Expr<'s> {
+        impl<'s, T: IntoExpr<'s>> $op<T> for Expr<'s> {
             type Output = Self;
             fn $method(self, other: T) -> Self {
                 self.binary(BinaryOp::$inst, other)

@@ -2,7 +2,7 @@
 
 use crate::data::{Array, Storage};
 use crate::error::Result;
-use crate::{Kernel, LoopWords};
+use crate::{Kernel, LoopArguments};
 
 /// A call of a kernel.
 #[derive(Clone, Copy, Debug)]
@@ -29,21 +29,21 @@ pub struct ContractionOperand<'a> {
     pub address: u64,
     /// The block that contains it, if that may be parameter storage. The run does not write it, so [packed
     /// forms](Storage::form) of it can be cached.
-    pub held: Option<&'a Storage>,
+    pub parameter_storage: Option<&'a Storage>,
 }
 
 impl ContractionOperand<'_> {
     /// Creates an operand in memory of a run.
     pub fn at(address: u64) -> Self {
-        Self { address, held: None }
+        Self { address, parameter_storage: None }
     }
 }
 
 /// The positions in an epilogue's argument block of the words that vary per tile of the result.
 #[derive(Clone, Copy, Debug)]
-pub struct EpilogueWords {
+pub struct TileArguments {
     /// The words of the loops.
-    pub loops: LoopWords,
+    pub loops: LoopArguments,
     /// The number of leading loops that are axes of the result.
     pub axes: usize,
     /// The word with the address of the tile, if the kernel reads the result of a contraction. The tile's byte strides

@@ -62,10 +62,10 @@ pub use error::{Code, Error, Result, catch};
 pub use graph::{Def, Graph, Node, NodeId, ValueData, ValueId};
 pub use html::to_html;
 pub use kernel::{
-    BinaryOp, Compare, Inst, Kernel, KernelBuilder, LaneAxis, LoopWords, NamedKernel, Param, ParamId, Reducer,
+    BinaryOp, Compare, Inst, Kernel, KernelBuilder, LaneAxis, LoopArguments, NamedKernel, Param, ParamId, Reducer,
     ReductionOrder, Role, Scope, Sign, Stage, StrideClass, UnaryOp, Val, run_multiple,
 };
-pub use launch::{ContractionOperand, EpilogueWords, KernelLaunch, KernelView, StepCode};
+pub use launch::{ContractionOperand, KernelLaunch, KernelView, StepCode, TileArguments};
 pub use map_vec::MapVec;
 pub use math::Math;
 #[doc(hidden)]

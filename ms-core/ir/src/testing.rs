@@ -136,7 +136,7 @@ fn inputs(builder: &mut KernelBuilder, random: &mut Random<'_>, narrow: bool) ->
             let step = random.pick(&[StrideClass::Unit, StrideClass::Unit, StrideClass::Zero, StrideClass::Any]);
             let dtype = if narrow { random.pick(&[DType::F32, DType::I32]) } else { random.pick(&DTYPES) };
             let role = match (dtype, step) {
-                (DType::I64, _) if random.below(4) == 0 => Role::Position,
+                (DType::I64, _) if random.below(4) == 0 => Role::Iota,
                 (_, StrideClass::Zero) if random.below(2) == 0 => Role::Immediate,
                 _ => Role::Input,
             };

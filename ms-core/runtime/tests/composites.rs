@@ -9,7 +9,7 @@ use ms_core::ops::{
     verify,
 };
 use ms_core::optimize::{PassContext, optimize};
-use ms_core::target::Kept;
+use ms_core::target::LegalComposite;
 use ms_core::tensor::{Array, Attr, DType, Dim, Op, Type};
 use ms_core::transform::{jvp, value_and_grad, vmap};
 
@@ -93,15 +93,16 @@ fn float_inputs(graph: &Graph) -> Vec<usize> {
 /// Maps a graph over lanes of all operands.
 fn mapped(graph: &Graph) -> Graph {
     let (inputs, outputs) = (graph.inputs().len(), graph.outputs().len());
-    vmap(graph, Dim::new(LANES), &vec![Lane::Own; inputs], &vec![Lane::Own; outputs], None).expect("it has lanes")
+    vmap(graph, Dim::new(LANES), &vec![Lane::Mapped; inputs], &vec![Lane::Mapped; outputs], None).expect("it has lanes")
 }
 
 /// Optimises a graph for a target for which all composites are legal, and for one for which none is.
 fn ways(graph: &Graph) -> [Graph; 2] {
-    let kept =
-        COMPOSITES.iter().flat_map(|it| DType::ALL.iter().map(|&dtype| Kept { op: it.op(), dtype, strict: true }));
+    let kept = COMPOSITES
+        .iter()
+        .flat_map(|it| DType::ALL.iter().map(|&dtype| LegalComposite { op: it.op(), dtype, strict: true }));
     let none = PassContext { precision: Precision::Strict, ..PassContext::default() };
-    let all = PassContext { kept: kept.collect(), ..none.clone() };
+    let all = PassContext { legal_composites: kept.collect(), ..none.clone() };
     [optimize(graph.clone(), &all), optimize(graph.clone(), &none)]
 }
 

@@ -13,7 +13,7 @@ use ms_core::lower::{ContractionResult, EpilogueLoops, LowerOptions, Plan, PlanN
 use ms_core::ops::{AxisOrder, COMPOSITES, CONV, OpDef, einsum, parse_graph};
 use ms_core::optimize::{PassContext, optimize};
 use ms_core::target::{Budget, EpilogueLimits, Native, RepeatLimits, Target};
-use ms_core::target::{Contracted, Images, Kept};
+use ms_core::target::{Contracted, Images, LegalComposite};
 use ms_core::tensor::{DType, Op, Type};
 use ms_core::trace::build;
 use ms_core::transform::value_and_grad;
@@ -73,8 +73,8 @@ fn named_plan(text: &str) -> (Plan, PlanNames) {
     match composites {
         None | Some("expanded") => {}
         Some("kept") => {
-            static KEPT: LazyLock<Vec<Kept>> = LazyLock::new(|| {
-                let kept = |def: &&'static OpDef| Kept { op: def.op(), dtype: DType::F32, strict: true };
+            static KEPT: LazyLock<Vec<LegalComposite>> = LazyLock::new(|| {
+                let kept = |def: &&'static OpDef| LegalComposite { op: def.op(), dtype: DType::F32, strict: true };
                 COMPOSITES.iter().map(kept).collect()
             });
             target.composites = &KEPT;
@@ -82,7 +82,10 @@ fn named_plan(text: &str) -> (Plan, PlanNames) {
         Some(other) => panic!("composites are not `{other}`"),
     }
     if images != Images::default() || composites.is_some() {
-        graph = optimize(graph, &PassContext { images, kept: target.composites.to_vec(), ..PassContext::default() });
+        graph = optimize(
+            graph,
+            &PassContext { images, legal_composites: target.composites.to_vec(), ..PassContext::default() },
+        );
     }
     lower_traced(&graph, &options, &target, None).unwrap_or_else(|error| panic!("{error}"))
 }

@@ -6,7 +6,7 @@
 use super::changes::{self, Found};
 use super::context::flow_name;
 use super::methods::CONSUMING_LAZILY;
-use super::places::{Part, Place};
+use super::places::{Part, PlaceExpr};
 use super::probes::{TRAITS, Usage};
 use super::repeat::Head;
 use super::{Rewriter, probes::Probe};
@@ -26,16 +26,16 @@ use syn::{Expr, ExprCall, ExprClosure, ExprMethodCall, ExprReference};
 #[derive(Default)]
 pub struct Advances {
     /// Places that the head certainly changes.
-    places: Vec<Place>,
+    places: Vec<PlaceExpr>,
     /// Places, with their expressions, that the head consumes if they are references to an iterator.
-    iterators: Vec<(Place, Expr)>,
+    iterators: Vec<(PlaceExpr, Expr)>,
     /// Names, for which a probe of the type shows whether the head advances them.
     probes: Vec<Probe>,
 }
 
 /// The statements that report an advanced place that is used after the loop.
 #[derive(Default)]
-pub struct Refused {
+pub struct AdvanceReports {
     /// The statements before the loop.
     pub before: TokenStream,
     /// The statements before each evaluation of the head.
@@ -65,31 +65,37 @@ impl Rewriter<'_> {
                 _ => None,
             }
         });
-        let captured: Vec<Place> = captured.flat_map(|(place, names)| self.captured(&place, &names)).collect();
+        let captured: Vec<PlaceExpr> = captured.flat_map(|(place, names)| self.captured(&place, &names)).collect();
         places.extend(captured);
         Advances { places, iterators: Vec::new(), probes }
     }
 
     /// Returns the captured variables `names`, spelled as in messages, with the span of the closure's call.
-    fn captured(&self, closure: &Place, names: &[String]) -> Vec<Place> {
+    fn captured(&self, closure: &PlaceExpr, names: &[String]) -> Vec<PlaceExpr> {
         let roots = names.iter().filter_map(|it| syn::parse_str(it.trim_matches('`').split('.').next()?).ok());
         roots
             .map(|mut root: syn::Ident| {
                 root.set_span(closure.root.span());
-                Place { root, ..closure.clone() }
+                PlaceExpr { root, ..closure.clone() }
             })
             .collect()
     }
 
     /// Reports the places that the head of the loop with exit `flow` advances and that are used after the loop.
-    pub fn refused(&mut self, all: &Advances, flow: usize, flows: &BTreeSet<usize>, repeat: &TokenStream) -> Refused {
-        let (mut refused, rt, name) = (Refused::default(), self.rt, flow_name(flow));
+    pub fn refused(
+        &mut self,
+        all: &Advances,
+        flow: usize,
+        flows: &BTreeSet<usize>,
+        repeat: &TokenStream,
+    ) -> AdvanceReports {
+        let (mut refused, rt, name) = (AdvanceReports::default(), self.rt, flow_name(flow));
         if !flows.contains(&flow) {
             return refused;
         }
         let mut probed = false;
-        let blocks = self.context.seen_behind(flow, flows);
-        let is_seen = |it: &Place| self.is_seen(it, blocks);
+        let blocks = self.context.blocks_after(flow, flows);
+        let is_seen = |it: &PlaceExpr| self.is_seen(it, blocks);
         // These tokens have the user's span, so that the error has the line of the name.
         let mut refuse = |at: proc_macro2::Span, place: &str, does: TokenStream| {
             refused.head.extend(quote_spanned!(at=> #name.advances(#repeat, #place, #does);));
@@ -120,7 +126,7 @@ impl Rewriter<'_> {
 
     /// Whether a place is used after the loop is left. The remaining statements of the outermost `blocks` blocks run
     /// then; `None` stands for a loop that `return` leaves.
-    pub fn is_seen(&self, place: &Place, blocks: Option<usize>) -> bool {
+    pub fn is_seen(&self, place: &PlaceExpr, blocks: Option<usize>) -> bool {
         let name = place.root.to_string();
         let mutability = self.scopes.mutability(&name);
         mutability != Mutability::Variable
@@ -138,21 +144,22 @@ struct Sources<'a, 'b> {
 }
 
 impl Sources<'_, '_> {
-    fn place(&self, expr: &Expr) -> Option<Place> {
+    fn place(&self, expr: &Expr) -> Option<PlaceExpr> {
         // The changes of a `&mut` borrow of the expression name its place.
         let mut lent: Expr = syn::parse_quote!(&mut #expr);
         let found = changes::changed(&self.rewriter.scopes, |look| look.visit_expr_mut(&mut lent));
         found.places.into_iter().next()
     }
 
-    fn iterator(&mut self, place: Option<Place>, expr: &Expr) {
+    fn iterator(&mut self, place: Option<PlaceExpr>, expr: &Expr) {
         self.found.iterators.extend(place.filter(|it| !it.deferred).map(|it| (it, expr.clone())));
     }
 
     /// Whether a name may be a reference to an iterator. A variable that the loop moves cannot be used again.
-    fn may_refer(&self, place: &Place) -> bool {
+    fn may_refer(&self, place: &PlaceExpr) -> bool {
         let (scopes, name) = (&self.rewriter.scopes, place.root.to_string());
-        scopes.mutability(&name) != Mutability::Variable && matches!(scopes.reach(&name), Reach::Unknown | Reach::Open)
+        scopes.mutability(&name) != Mutability::Variable
+            && matches!(scopes.reach(&name), Reach::Unknown | Reach::Inferred)
     }
 }
 

@@ -6,7 +6,7 @@ use super::changes;
 use super::context::flow_name;
 use super::jumps::diverges;
 use super::moves;
-use super::places::Place;
+use super::places::PlaceExpr;
 use crate::resolve::Mutability;
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
@@ -41,7 +41,7 @@ impl Rewriter<'_> {
                 _ => Use::Value(None),
             };
             let before = self.context.jumps();
-            self.rests.push(behind(&stmts[i + 1..]));
+            self.rests.push(names_after(&stmts[i + 1..]));
             self.visit_stmt_mut(&mut stmts[i]);
             self.rests.pop();
             i += 1;
@@ -61,9 +61,9 @@ impl Rewriter<'_> {
 
     /// Marks the variables that are dead once the enclosing region is left. Their scope ends with the function, or with
     /// the enclosing loop.
-    pub fn mark_passing(&self, places: &mut [Place], used: &Use) {
+    pub fn mark_passing(&self, places: &mut [PlaceExpr], used: &Use) {
         let is_over = |name: &str| {
-            if self.scopes.mutability(name) != Mutability::Variable || self.scopes.refers(name).leads_outward() {
+            if self.scopes.mutability(name) != Mutability::Variable || self.scopes.refers(name).contains_mutable() {
                 return false;
             }
             if matches!(used, Use::Result(_)) {
@@ -74,18 +74,18 @@ impl Rewriter<'_> {
                 && !self.rests[..rests].iter().any(|it| it.contains(name))
         };
         for place in places {
-            place.passes = place.variable().is_some_and(|it| is_over(&it));
+            place.dead_after = place.variable().is_some_and(|it| is_over(&it));
         }
     }
 
     /// Removes the places that methods may have moved inside the region and that are not mentioned outside.
-    pub fn drop_taken(&self, places: &mut Vec<Place>, used: &Use, other: impl Fn(&str) -> bool) {
+    pub fn drop_consumed(&self, places: &mut Vec<PlaceExpr>, used: &Use, other: impl Fn(&str) -> bool) {
         // Nothing is known about the code that follows the region in its own statement, or that a loop head repeats.
         if matches!(used, Use::Value(_)) || self.rounds.len() != self.context.loops() {
             return;
         }
         places.retain(|it| {
-            !it.taken || self.is_seen(it, Some(usize::MAX)) || it.variable().is_none_or(|name| other(&name))
+            !it.consumed || self.is_seen(it, Some(usize::MAX)) || it.variable().is_none_or(|name| other(&name))
         });
     }
 
@@ -96,7 +96,7 @@ impl Rewriter<'_> {
         let found = changes::changed(&self.scopes, |look| look.visit_arm_block(&mut rest));
         let probed = self.probed(&crate::names::own("region"), &found.probes);
         let mut places = found.places;
-        self.drop_taken(&mut places, used, |_| false);
+        self.drop_consumed(&mut places, used, |_| false);
         // The next iteration uses the places that `continue` leaves unchanged.
         let ends = !self.context.continues(flow);
         if ends {
@@ -127,7 +127,7 @@ impl Rewriter<'_> {
 }
 
 /// Collects the names that statements mention, except those that a `let` among them declares.
-fn behind(stmts: &[Stmt]) -> BTreeSet<String> {
+fn names_after(stmts: &[Stmt]) -> BTreeSet<String> {
     let (mut names, mut declared) = (BTreeSet::new(), BTreeSet::new());
     for stmt in stmts {
         let text = match stmt {

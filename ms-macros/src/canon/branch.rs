@@ -1,10 +1,10 @@
 //! Rewrites `if` to a region with two arms, unless the condition is certainly a bool.
 
 use super::changes::{self, Found};
-use super::context::Exit;
+use super::context::TakenExit;
 use super::decide::{flatten, has_let};
 use super::moves;
-use super::places::Place;
+use super::places::PlaceExpr;
 use super::state::{self, State};
 use super::{Rewriter, bare};
 use crate::names::{own, own_span, respan, shown};
@@ -58,7 +58,7 @@ impl Rewriter<'_> {
         if self.scopes.is_settled_condition(&it.cond) {
             return Expr::If(self.native_if(it.clone(), used));
         }
-        let grouped = has_let(&it.cond).then(|| self.grouped(it));
+        let grouped = has_let(&it.cond).then(|| self.regroup_condition(it));
         let it = grouped.as_ref().unwrap_or(it);
         if self.scopes.is_settled_condition(&it.cond) {
             return Expr::If(self.native_if(it.clone(), used));
@@ -78,7 +78,7 @@ impl Rewriter<'_> {
             look.visit_arm_block(&mut second);
         });
         let in_both = |name: &str| [&first, &second].iter().all(|it| moves::mentions(&it.to_token_stream(), &[name]));
-        self.drop_taken(&mut places, used, in_both);
+        self.drop_consumed(&mut places, used, in_both);
         self.mark_passing(&mut places, used);
         let probed = [probes, others].map(|it| self.probed(&own("region"), &it));
         let mut needed = self.needed(&first.to_token_stream(), &places);
@@ -117,7 +117,7 @@ impl Rewriter<'_> {
     /// In the returned `if`, nothing is mutated after an operand that may be a tensor. The exceptions are the right
     /// operand of a separate `&&`, and a nested `if` after a `let`. No `let` before such an operand binds a mutable
     /// reference.
-    fn grouped(&self, it: &ExprIf) -> ExprIf {
+    fn regroup_condition(&self, it: &ExprIf) -> ExprIf {
         let mut parts = Vec::new();
         flatten(&it.cond, &mut parts);
         let found = |part: &Expr| changes::changed(&self.scopes, |look| look.visit_expr_mut(&mut part.clone()));
@@ -127,18 +127,20 @@ impl Rewriter<'_> {
         };
         let first = parts.iter().position(|it| !self.scopes.is_settled_condition(it)).unwrap_or(parts.len());
         let end = parts[first..].iter().position(has_let).map_or(parts.len(), |at| first + at);
-        let leads_outward = |part: &Expr| match part {
-            Expr::Let(it) => !found(part).places.is_empty() || refers::of_expr(&it.expr, &self.scopes).leads_outward(),
+        let contains_mutable = |part: &Expr| match part {
+            Expr::Let(it) => {
+                !found(part).places.is_empty() || refers::of_expr(&it.expr, &self.scopes).contains_mutable()
+            }
             _ => false,
         };
-        let split = match first < parts.len() && parts[..first].iter().any(leads_outward) {
+        let split = match first < parts.len() && parts[..first].iter().any(contains_mutable) {
             true => Some(first),
             false => parts[end..].iter().any(touches).then_some(end),
         };
         if let Some(at) = split {
             let (cond, inner) = (joined(&parts[..at]), joined(&parts[at..]));
             let (then, other) = (&it.then_branch, it.else_branch.as_ref().map(|(_, other)| quote!(else #other)));
-            return self.grouped(&parse_quote!(if #cond { if #inner #then #other } #other));
+            return self.regroup_condition(&parse_quote!(if #cond { if #inner #then #other } #other));
         }
         if parts[first..end].iter().skip(1).any(touches) {
             let decided = joined(&parts[first..end]);
@@ -149,8 +151,8 @@ impl Rewriter<'_> {
 
     /// Returns the names that are needed after an arm, without the names of the other arm. They are the variables that
     /// the region carries and, after an arm that may jump, all names in the code that follows.
-    pub fn needed(&self, arm: &TokenStream, places: &[Place]) -> BTreeSet<String> {
-        let mut needed: BTreeSet<String> = places.iter().filter_map(Place::variable).collect();
+    pub fn needed(&self, arm: &TokenStream, places: &[PlaceExpr]) -> BTreeSet<String> {
+        let mut needed: BTreeSet<String> = places.iter().filter_map(PlaceExpr::variable).collect();
         if moves::mentions(arm, &["return", "break", "continue"]) {
             needed.extend(self.rests.iter().chain(&self.rounds).flatten().cloned());
         }
@@ -199,7 +201,7 @@ impl Rewriter<'_> {
 }
 
 /// Replaces the braces of a block by braces of the expansion: rustc would warn about the user's braces here.
-pub fn of_its_own(block: &Block) -> Block {
+pub fn with_expansion_braces(block: &Block) -> Block {
     let mut braces = Group::new(Delimiter::Brace, TokenStream::new());
     braces.set_span(own_span(block.brace_token.span.join()));
     Block { brace_token: Brace { span: braces.delim_span() }, stmts: block.stmts.clone() }
@@ -253,9 +255,9 @@ pub struct Region<'a> {
     /// The label of the end of the region.
     pub label: Lifetime,
     /// The places that the region changes.
-    pub places: Vec<Place>,
+    pub places: Vec<PlaceExpr>,
     /// The exits that are taken inside the region.
-    pub exits: Vec<Exit>,
+    pub exits: Vec<TakenExit>,
     /// The statement by which the region votes for the kinds of the exits.
     pub vote: Option<TokenStream>,
     /// A jump to the end of the enclosing construct, for a region that a jump leaves.
@@ -271,7 +273,7 @@ impl Region<'_> {
         let (held, save, carry) = (state.held(), state.save(), state.carry());
         let kind = quote_spanned!(self.at=> #rt::branch());
         let other = matches!(cond, Expr::Binary(_)).then(|| quote!(#region.other();));
-        let other = match self.places.iter().any(|it| it.passes) {
+        let other = match self.places.iter().any(|it| it.dead_after) {
             true if guards.is_some() => quote!(#other #region.passes();),
             true if matches!(used, Use::Result(_)) => quote!(#other #region.ends();),
             _ => quote!(#other),
@@ -288,8 +290,8 @@ impl Region<'_> {
         let leaves = guards.is_some() || !exits.is_empty() || never;
         let hint = match used {
             Use::Statement if !leaves => {
-                let block = of_its_own(&first.block);
-                let second = second.map(|it| &it.block).filter(|it| !it.stmts.is_empty()).map(of_its_own);
+                let block = with_expansion_braces(&first.block);
+                let second = second.map(|it| &it.block).filter(|it| !it.stmts.is_empty()).map(with_expansion_braces);
                 return parse_quote! {{
                     let mut #region = #kind;
                     #held
@@ -324,7 +326,7 @@ impl Region<'_> {
         let (value, one, result) = (own("value"), own("arm"), own("result"));
         let some = quote!(::core::option::Option::Some);
         let arm = |arm: &Arm, binding: TokenStream, given: TokenStream| {
-            let (label, block) = (&arm.label, of_its_own(&arm.block));
+            let (label, block) = (&arm.label, with_expansion_braces(&arm.block));
             match leaves {
                 true => quote!(#binding = #label: { let #one #hint = #block; #some(#given) };),
                 false => quote!(let #one #hint = #block; #binding = #some(#given);),
@@ -335,7 +337,7 @@ impl Region<'_> {
             Some(_) => quote!(#one),
             None => {
                 let at = arm.tail;
-                respan(quote!(#rt::Alike { first: &#value, value: #one }.value), at)
+                respan(quote!(#rt::SecondArm { first: &#value, value: #one }.value), at)
             }
         };
         // All of them have one span, so that rustc reports an unsupported value once.
@@ -366,7 +368,7 @@ impl Region<'_> {
                     ::core::option::Option::None => #leave,
                 }
             },
-            false => quote!(#rt::given(#result)),
+            false => quote!(#rt::branch_value(#result)),
         };
         parse_quote! {{
             let mut #region = #kind;

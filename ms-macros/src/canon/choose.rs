@@ -17,7 +17,7 @@ use syn::{Arm, Block, Expr, ExprMatch, Lit, Pat, PatIdent, RangeLimits, UnOp, pa
 pub fn is_choice(it: &ExprMatch) -> bool {
     let Some((last, arms)) = it.arms.split_last() else { return false };
     let parts = parts(&it.expr);
-    let ends = takes_all(&last.pat, parts)
+    let ends = is_irrefutable(&last.pat, parts)
         // rustc accepts the two bools as exhaustive.
         || matches!(arms, [first] if [first, last].iter().all(|it| is_bool(&it.pat)));
     !arms.is_empty()
@@ -54,12 +54,12 @@ fn binds(it: &PatIdent) -> bool {
 }
 
 /// Whether the pattern is irrefutable.
-fn takes_all(pat: &Pat, parts: Option<usize>) -> bool {
+fn is_irrefutable(pat: &Pat, parts: Option<usize>) -> bool {
     match pat {
         Pat::Wild(_) => true,
-        Pat::Paren(it) => takes_all(&it.pat, parts),
+        Pat::Paren(it) => is_irrefutable(&it.pat, parts),
         Pat::Ident(it) => it.subpat.is_none() && binds(it),
-        Pat::Tuple(it) => parts == Some(it.elems.len()) && it.elems.iter().all(|it| takes_all(it, None)),
+        Pat::Tuple(it) => parts == Some(it.elems.len()) && it.elems.iter().all(|it| is_irrefutable(it, None)),
         _ => false,
     }
 }

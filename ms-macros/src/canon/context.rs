@@ -10,13 +10,13 @@ use syn::{Expr, Lifetime, Type};
 #[derive(Default)]
 pub struct Context {
     stack: Vec<Construct>,
-    flows: Vec<Flow>,
+    flows: Vec<ExitState>,
     votes: usize,
 }
 
 /// The exit of a loop or a function: `__flowN` in the expansion.
 #[derive(Default)]
-struct Flow {
+struct ExitState {
     /// The votes of the regions that are left through the exit, and whether each vote is declared with this exit.
     votes: Vec<(usize, bool)>,
     /// The number of jumps through it.
@@ -33,14 +33,14 @@ struct Flow {
 
 /// An exit that is taken inside a region.
 #[derive(Clone, Copy)]
-pub struct Exit {
+pub struct TakenExit {
     /// The number of the exit.
     pub flow: usize,
     /// The span of the exit in messages.
     pub at: Span,
 }
 
-impl Exit {
+impl TakenExit {
     /// Returns the name of the exit's variable.
     pub fn name(&self) -> Ident {
         shown(&flow_name(self.flow), self.at)
@@ -99,7 +99,7 @@ impl Context {
     }
 
     fn flow(&mut self) -> usize {
-        self.flows.push(Flow::default());
+        self.flows.push(ExitState::default());
         self.flows.len() - 1
     }
 
@@ -228,7 +228,7 @@ impl Context {
 
     /// Returns how many of the outermost blocks have remaining statements that run after the loop is left early. `None`
     /// stands for a loop that only `return` leaves.
-    pub fn seen_behind(&self, own: usize, flows: &BTreeSet<usize>) -> Option<usize> {
+    pub fn blocks_after(&self, own: usize, flows: &BTreeSet<usize>) -> Option<usize> {
         let around = self.stack.iter().filter_map(|it| match it.kind {
             Kind::Loop { flow, start, .. } | Kind::Block { flow, start, .. } => Some((flow, start.1)),
             _ => None,
@@ -269,8 +269,8 @@ impl Context {
     }
 
     /// Returns the exits with their spans for messages.
-    pub fn exits(&self, flows: &BTreeSet<usize>) -> Vec<Exit> {
-        flows.iter().map(|&flow| Exit { flow, at: self.at(flow) }).collect()
+    pub fn exits(&self, flows: &BTreeSet<usize>) -> Vec<TakenExit> {
+        flows.iter().map(|&flow| TakenExit { flow, at: self.at(flow) }).collect()
     }
 
     /// Returns the span of an exit in messages.

@@ -34,14 +34,14 @@ impl Rewriter<'_> {
             Use::Value(hint) | Use::Result(hint) => hint.as_ref().map_or_else(|| quote!(_), |ty| quote!(#ty)),
         };
         let declared = self.context.declare(flow, &ty, rt);
-        let beyond = self.beyond(flow, flows.iter().copied());
+        let leave_enclosing = self.leave_enclosing(flow, flows.iter().copied());
         let result = {
             let [name, value] = [&name, &value].map(|it| shown(it, at));
             quote_spanned!(own_span(at)=> #name.result(#value))
         };
         let last = match used {
             Use::Never => self.context.leave(),
-            _ => quote!(#rt::given(#result)),
+            _ => quote!(#rt::branch_value(#result)),
         };
         *expr = parse_quote! {{
             #declared
@@ -51,13 +51,13 @@ impl Rewriter<'_> {
                 let #value: #ty = #block;
                 ::core::option::Option::Some(#value)
             };
-            #beyond
+            #leave_enclosing
             #last
         }};
     }
 
     /// Emits a jump to the end of the enclosing construct, for a loop or block out of which a jump may have left it.
-    pub fn beyond(&self, flow: usize, mut flows: impl Iterator<Item = usize>) -> Option<TokenStream> {
+    pub fn leave_enclosing(&self, flow: usize, mut flows: impl Iterator<Item = usize>) -> Option<TokenStream> {
         flows.any(|it| it != flow).then(|| {
             let (outer, leave) = (flow_name(self.context.innermost()), self.context.leave());
             quote!(if #outer.is_left() { #leave })

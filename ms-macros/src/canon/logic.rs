@@ -16,7 +16,7 @@ impl Rewriter<'_> {
         let found = changes::changed(&self.scopes, |look| look.mention(&mut right));
         let is_settled = self.scopes.is_settled_condition(&it.left);
         if !is_settled && !found.places.is_empty() {
-            return self.deciding(&it, used);
+            return self.as_branch(&it, used);
         }
         visit_mut::visit_expr_binary_mut(self, &mut it);
         let probed = match is_settled {
@@ -44,7 +44,7 @@ impl Rewriter<'_> {
         })
     }
 
-    fn deciding(&mut self, it: &ExprBinary, used: &Use) -> Expr {
+    fn as_branch(&mut self, it: &ExprBinary, used: &Use) -> Expr {
         let at = it.op.span();
         let (rt, region) = (located(self.rt.clone(), at), own("region"));
         let (left, right) = (bare(&it.left), bare(&it.right));

@@ -103,7 +103,7 @@ fn bare(expr: &Expr) -> &Expr {
 
 /// Returns the outer variables that an expression mutates, as messages spell them.
 pub fn changed(scopes: &Scopes, expr: &mut Expr) -> Vec<String> {
-    changes::changed(scopes, |look| look.visit_expr_mut(expr)).places.iter().map(places::Place::name).collect()
+    changes::changed(scopes, |look| look.visit_expr_mut(expr)).places.iter().map(places::PlaceExpr::name).collect()
 }
 
 struct Rewriter<'a> {
@@ -186,7 +186,7 @@ impl<'a> Rewriter<'a> {
                 let #value: #ty = #block;
                 ::core::option::Option::Some(#value)
             };
-            #rt::given(#result)
+            #rt::branch_value(#result)
         }}
     }
 

@@ -7,7 +7,7 @@ use syn::Member;
 
 /// A variable, or a part of one.
 #[derive(Clone)]
-pub struct Place {
+pub struct PlaceExpr {
     /// The variable.
     pub root: Ident,
     /// The projections from the variable to the place.
@@ -15,11 +15,11 @@ pub struct Place {
     /// Whether the variable is declared without an initialiser.
     pub deferred: bool,
     /// Whether the place is dead once the region is left.
-    pub passes: bool,
+    pub dead_after: bool,
     /// Whether only methods with the names of consuming methods change the place.
-    pub taken: bool,
+    pub consumed: bool,
     /// The number of earlier places in the region with the same spelling: `a.b` and `a_b`.
-    pub alike: usize,
+    pub duplicates: usize,
 }
 
 /// A projection from a variable to a part of it.
@@ -31,7 +31,7 @@ pub enum Part {
     Field(Member),
 }
 
-impl Place {
+impl PlaceExpr {
     /// Emits a reference to the place, as the user would write it.
     pub fn borrowed(&self, mutably: bool) -> TokenStream {
         let (root, at) = (&self.root, self.span());
@@ -60,7 +60,7 @@ impl Place {
 
     /// Returns the name of the expansion's variable for the place.
     pub fn ident(&self) -> Ident {
-        let number = if self.alike > 0 { self.alike.to_string() } else { String::new() };
+        let number = if self.duplicates > 0 { self.duplicates.to_string() } else { String::new() };
         Ident::new(&format!("__{}{number}", self.spelling()), own_span(self.span()))
     }
 

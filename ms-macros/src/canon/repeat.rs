@@ -1,12 +1,12 @@
 //! Rewrites `while`, `loop` and `for`: loops on tensors, and loops that tensors decide to leave early.
 
-use super::branch::{Use, of_its_own};
+use super::branch::{Use, with_expansion_braces};
 use super::changes::{self, Found};
 use super::context::flow_name;
 use super::decide::{flatten, has_let};
 use super::jumps::{self, Jumps};
 use super::moves;
-use super::places::Place;
+use super::places::PlaceExpr;
 use super::state::State;
 use super::{Rewriter, bare};
 use crate::names::{own, shown};
@@ -194,7 +194,7 @@ impl Rewriter<'_> {
         } else {
             self.used = Use::Statement;
             self.visit_block_mut(&mut body);
-            of_its_own(&body).into_token_stream()
+            with_expansion_braces(&body).into_token_stream()
         };
         self.scopes.pop();
         let flows = self.context.pop().flows;
@@ -218,7 +218,7 @@ impl Rewriter<'_> {
         // A host condition on a place that the loop changes terminates the loop. Jumps under any other condition are
         // flags.
         let is_about = |names: &BTreeSet<String>| {
-            names.is_empty() || places.iter().filter_map(Place::variable).any(|it| names.contains(&it))
+            names.is_empty() || places.iter().filter_map(PlaceExpr::variable).any(|it| names.contains(&it))
         };
         let host_exit = jumps.as_ref().is_some_and(|it| it.host_exits.iter().any(is_about));
         let (ahead, advanced) = (refused.before, refused.head);
@@ -240,10 +240,10 @@ impl Rewriter<'_> {
                 #body
             }
         };
-        let beyond = self.beyond(flow, flows.iter().copied());
+        let leave_enclosing = self.leave_enclosing(flow, flows.iter().copied());
         let is_endless = matches!(head, Head::Loop) && !self.context.breaks_of(flow);
         let value = match (&own_flow, used) {
-            (Some(flow_name), _) if self.context.is_valued(flow) => quote!(#rt::given(#flow_name.take())),
+            (Some(flow_name), _) if self.context.is_valued(flow) => quote!(#rt::branch_value(#flow_name.take())),
             _ if is_endless => {
                 let leave = self.context.leave();
                 quote!(#leave)
@@ -259,7 +259,7 @@ impl Rewriter<'_> {
                         #vote
                         #held
                         #repeat
-                        #beyond
+                        #leave_enclosing
                         #value
                     }
                 }
@@ -272,7 +272,7 @@ impl Rewriter<'_> {
                     #vote
                     #held
                     #repeat
-                    #beyond
+                    #leave_enclosing
                     #value
                 }}
             }

@@ -1,8 +1,8 @@
 //! Emits the state that a region carries across its borders: the places that it changes, and the exits that are taken
 //! in it.
 
-use super::context::Exit;
-use super::places::Place;
+use super::context::TakenExit;
+use super::places::PlaceExpr;
 use crate::names::{own_span, shown};
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -14,9 +14,9 @@ pub struct State<'a> {
     /// The name of the region's variable.
     pub region: &'a syn::Ident,
     /// The places that the region changes.
-    pub places: &'a [Place],
+    pub places: &'a [PlaceExpr],
     /// The exits that are taken inside the region.
-    pub exits: &'a [Exit],
+    pub exits: &'a [TakenExit],
     /// The exit of the region itself, if it is a loop.
     pub own: Option<usize>,
 }
@@ -33,7 +33,7 @@ fn some(value: TokenStream) -> TokenStream {
 }
 
 impl State<'_> {
-    fn each(&self, emit: impl Fn(&Place) -> TokenStream) -> TokenStream {
+    fn each(&self, emit: impl Fn(&PlaceExpr) -> TokenStream) -> TokenStream {
         self.places.iter().filter(|it| !it.deferred).map(emit).collect()
     }
 
@@ -43,7 +43,7 @@ impl State<'_> {
         let held = self.each(|place| {
             let (held, name) = (place.ident(), place.name());
             let accepted = accepted(rt, region, some(place.borrowed(false)), place.span());
-            match place.passes {
+            match place.dead_after {
                 true => quote!(let mut #held = #rt::passing(#name); #accepted),
                 false => quote!(let mut #held = #rt::held(#name); #accepted),
             }
@@ -58,7 +58,7 @@ impl State<'_> {
                 quote_spanned!(own_span(at)=> <#shown as #rt::Deferring>::accept(#region.kind());)
             })
             .collect();
-        let exits = self.exits.iter().map(Exit::held);
+        let exits = self.exits.iter().map(TakenExit::held);
         quote!(#held #(let mut #exits = #rt::held_flow();)* #deferred)
     }
 

@@ -11,7 +11,7 @@ use syn::{
 };
 
 /// Returns the signature of `bprop`, if the impl defines it.
-pub fn given(item: &ItemImpl) -> Option<Signature> {
+pub fn find_bprop(item: &ItemImpl) -> Option<Signature> {
     item.items.iter().find_map(|it| match it {
         ImplItem::Fn(method) if method.sig.ident == "bprop" => Some(method.sig.clone()),
         _ => None,
@@ -59,7 +59,7 @@ pub fn check(bprop: &Signature, construct: &ImplItemFn, diags: &mut Diags) -> bo
 
 /// Moves the body of `construct` to the returned method. `construct` then calls this method as a function with the
 /// derivative `bprop`. Returns `None` if an argument is not a plain name.
-pub fn divert(construct: &mut ImplItemFn, bprop: &Signature, names: &Names) -> Option<ImplItemFn> {
+pub fn move_body(construct: &mut ImplItemFn, bprop: &Signature, names: &Names) -> Option<ImplItemFn> {
     let mut arguments: Vec<(Ident, Type)> = Vec::new();
     for input in &construct.sig.inputs {
         if let FnArg::Typed(typed) = input {

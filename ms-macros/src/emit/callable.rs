@@ -11,7 +11,7 @@ use syn::{
 };
 
 /// Methods of `Arg`, `Cell` and `Clone`: a field with such a name cannot be called like a method.
-const TAKEN: &[&str] = &[
+const RESERVED: &[&str] = &[
     "visit",
     "enter",
     "named_parameters",
@@ -63,7 +63,7 @@ pub fn field_methods(item: &ItemStruct, fields: &[(usize, &Field)], rt: &TokenSt
     let fields: Vec<(&Name, &Type)> = fields
         .iter()
         .filter_map(|(_, field)| Some((field.ident.as_ref()?, &field.ty)))
-        .filter(|it| TAKEN.iter().all(|taken| it.0 != taken))
+        .filter(|it| RESERVED.iter().all(|taken| it.0 != taken))
         .collect();
     if fields.is_empty() {
         return None;
@@ -306,7 +306,7 @@ fn lifetime() -> Lifetime {
 fn argument_types(sig: &Signature) -> Option<Vec<Type>> {
     let shared = matches!(sig.receiver()?.kind, ReceiverKind::Reference(_, _, None));
     let simple = sig.generics.params.iter().all(|it| matches!(it, GenericParam::Lifetime(_)));
-    let mut borrow = Borrow { opaque: false };
+    let mut borrow = WithLifetime { opaque: false };
     let types = sig.inputs.iter().filter_map(|input| match input {
         FnArg::Typed(typed) => {
             let mut ty = (*typed.ty).clone();
@@ -320,11 +320,11 @@ fn argument_types(sig: &Signature) -> Option<Vec<Type>> {
 }
 
 /// Gives every reference the lifetime of [`lifetime`].
-struct Borrow {
+struct WithLifetime {
     opaque: bool,
 }
 
-impl VisitMut for Borrow {
+impl VisitMut for WithLifetime {
     fn visit_type_reference_mut(&mut self, it: &mut syn::TypeReference) {
         if it.lifetime.as_ref().is_none_or(|lifetime| lifetime.ident != "static") {
             it.lifetime = Some(lifetime());

@@ -73,7 +73,7 @@ fn expand_impl(mut item: ItemImpl, names: &Names, diags: &mut Diags) -> Option<T
     }
     let mut extra = TokenStream::new();
     let mut construct = None;
-    let (bprop, mut diverted) = (bprop::given(&item), None);
+    let (bprop, mut diverted) = (bprop::find_bprop(&item), None);
     for member in &mut item.items {
         let ImplItem::Fn(method) = member else { continue };
         if method.sig.ident == "new" {
@@ -90,7 +90,7 @@ fn expand_impl(mut item: ItemImpl, names: &Names, diags: &mut Diags) -> Option<T
             if let Some(bprop) = &bprop
                 && bprop::check(bprop, method, diags)
             {
-                diverted = bprop::divert(method, bprop, names);
+                diverted = bprop::move_body(method, bprop, names);
             }
             *member = ImplItem::Verbatim(compiled(method, &item.self_ty, names, diags));
         }

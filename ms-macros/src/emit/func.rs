@@ -14,7 +14,7 @@
 //! The body stays inside its function, so that `Self`, type parameters and bounds keep their meaning. This holds for
 //! free functions, methods and trait methods.
 
-use super::param::{Param, Written, params};
+use super::param::{MutableArgument, Param, params};
 use super::receiver;
 use crate::args::{JitArgs, is, take_flag, take_jit};
 use crate::canon;
@@ -232,7 +232,7 @@ fn run(func: &Func, params: &[Param], rt: &TokenStream, call: &Ident) -> TokenSt
     let enters = params.iter().map(|it| &it.enter);
     let binds = params.iter().map(|it| &it.bind);
     let (result, error) = (own("result"), own("error"));
-    let written: Vec<&Written> = params.iter().filter_map(|it| it.written.as_ref()).collect();
+    let written: Vec<&MutableArgument> = params.iter().filter_map(|it| it.written.as_ref()).collect();
     let writes: Vec<_> = written.iter().map(|it| &it.write).collect();
     let copies: Vec<_> = written.iter().map(|it| &it.copy).collect();
     let replace = written.iter().map(|it| &it.replace);
@@ -247,7 +247,7 @@ fn run(func: &Func, params: &[Param], rt: &TokenStream, call: &Ident) -> TokenSt
         ReturnType::Default => None,
         ReturnType::Type(_, ty) => Some(quote_spanned!(ty.span()=> <#ty as #rt::JitReturn>::accept();)),
     };
-    let keep = donates.then(|| quote!(let (#(#entered,)*) = #rt::kept(#given);));
+    let keep = donates.then(|| quote!(let (#(#entered,)*) = #rt::take_donated(#given);));
     if writes.is_empty() {
         return quote! {
             #accept

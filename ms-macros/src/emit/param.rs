@@ -21,13 +21,13 @@ pub struct Param {
     /// Binds the value to the user's name, inside the body.
     pub bind: TokenStream,
     /// For `&mut`: the code that writes the caller's value.
-    pub written: Option<Written>,
+    pub written: Option<MutableArgument>,
     /// For a donated parameter: the caller's value, and its name once the call has begun.
     pub donated: Option<(TokenStream, Ident)>,
 }
 
 /// An argument behind `&mut`.
-pub struct Written {
+pub struct MutableArgument {
     /// The statement that writes the new value to the caller's.
     pub write: TokenStream,
     /// The closure that replaces the tensors of the caller's value.
@@ -249,7 +249,7 @@ impl Emit<'_> {
                 let function = located(quote!(<#ty as #rt::Mutable<_>>::own), at);
                 param.prepare = quote_spanned!(at=> let #own = #function(&*#value););
                 let next = self::own("next");
-                param.written = Some(Written {
+                param.written = Some(MutableArgument {
                     write: quote!(*#value = (#own.back)(#copy);),
                     replace: quote!(|#next| (#own.replace)(&mut *#value, #next)),
                     copy,

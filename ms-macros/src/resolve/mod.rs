@@ -156,7 +156,7 @@ impl Scopes {
                     (_, Some(_)) if it.by_ref.is_none() => Mutability::Variable,
                     _ => Mutability::Fixed,
                 };
-                let reach = if refers.leads_outward() { Reach::Unknown } else { subject.reach.clone() };
+                let reach = if refers.contains_mutable() { Reach::Unknown } else { subject.reach.clone() };
                 let (name, known) = (it.ident.to_string(), subject.known);
                 self.names.push(Name { name, known, mutability, refers, reach, deferred: false, shared: false });
                 if let Some((_, inner)) = &it.subpat {
@@ -167,7 +167,7 @@ impl Scopes {
                 let refers = refers::of_type(&it.ty).unwrap_or_else(|| subject.refers.clone());
                 let reach = match (reach::of_type(&it.ty), &subject.reach) {
                     (Reach::Unknown, Reach::Closure(_)) => subject.reach.clone(),
-                    (Reach::Unknown, Reach::Open) if refers::of_type(&it.ty).is_none() => Reach::Open,
+                    (Reach::Unknown, Reach::Inferred) if refers::of_type(&it.ty).is_none() => Reach::Inferred,
                     (written, _) => written,
                 };
                 self.bind(&it.pat, &Subject { known: known_type(&it.ty), refers, reach });

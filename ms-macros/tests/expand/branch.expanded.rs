@@ -98,7 +98,7 @@ fn value(x: &Tensor, pair: &mut Pair) -> Tensor {
                         __region.join();
                         __region.value(__value, __arm)
                     };
-                    __rt::given(__result)
+                    __rt::branch_value(__result)
                 }
             };
             let mut __arm = ::core::option::Option::Some(__arm);
@@ -111,7 +111,7 @@ fn value(x: &Tensor, pair: &mut Pair) -> Tensor {
             __region.carry(&mut __pair, &mut (*pair));
             __region.value(__value, __arm)
         };
-        __rt::given(__result)
+        __rt::branch_value(__result)
     };
     half
 }
@@ -186,7 +186,7 @@ fn choose(x: &Tensor) -> Tensor {
                 __region.join();
                 __region.value(__value, __arm)
             };
-            __rt::given(__result)
+            __rt::branch_value(__result)
         }
     }
 }

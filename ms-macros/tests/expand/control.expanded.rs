@@ -185,7 +185,7 @@ fn f(x: &Tensor, n: usize, names: &[String]) -> Result<Tensor> {
                                         __region.join();
                                         __region.value(__value, __arm)
                                     };
-                                    __rt::given(__result)
+                                    __rt::branch_value(__result)
                                 }
                             };
                             let mut __arm = ::core::option::Option::Some(__arm);
@@ -196,7 +196,7 @@ fn f(x: &Tensor, n: usize, names: &[String]) -> Result<Tensor> {
                             __region.join();
                             __region.value(__value, __arm)
                         };
-                        __rt::given(__result)
+                        __rt::branch_value(__result)
                     }
                 }
             };
@@ -208,6 +208,6 @@ fn f(x: &Tensor, n: usize, names: &[String]) -> Result<Tensor> {
             __region.join();
             __region.value(__value, __arm)
         };
-        __rt::given(__result)
+        __rt::branch_value(__result)
     }
 }

@@ -37,7 +37,7 @@ fn step(
         *calls = (__own3.back)(__copy3);
         return __result;
     }
-    let (__arg0, __arg2) = ::ms::__rt::kept(__given);
+    let (__arg0, __arg2) = ::ms::__rt::take_donated(__given);
     let __arg0 = __call.take(__arg0);
     let __arg1 = __call.enter(rate);
     let __arg2 = __call.take(__arg2);

@@ -26,7 +26,7 @@ fn guards(x: &Tensor) -> Result<Tensor> {
             __region.join();
             __region.value(__value, __arm)
         };
-        __rt::given(__result)
+        __rt::branch_value(__result)
     }
 }
 fn labels_and_return(x: &Tensor) -> Tensor {
@@ -371,7 +371,7 @@ fn labels_and_return(x: &Tensor) -> Tensor {
         };
         ::core::option::Option::Some(__value)
     };
-    __rt::given(__flow0.result(__value))
+    __rt::branch_value(__flow0.result(__value))
 }
 fn labelled_block(x: &Tensor, y: &Tensor) -> Tensor {
     use __rt::Compare as _;
@@ -417,7 +417,7 @@ fn labelled_block(x: &Tensor, y: &Tensor) -> Tensor {
                         let mut __arm = 'arm3: {
                             let __arm = { x + y };
                             ::core::option::Option::Some(
-                                __rt::Alike {
+                                __rt::SecondArm {
                                     first: &__value,
                                     value: __arm,
                                 }
@@ -443,7 +443,7 @@ fn labelled_block(x: &Tensor, y: &Tensor) -> Tensor {
             };
             ::core::option::Option::Some(__value)
         };
-        __rt::given(__flow1.result(__value))
+        __rt::branch_value(__flow1.result(__value))
     };
     larger + 1.0
 }

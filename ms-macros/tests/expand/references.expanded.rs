@@ -37,7 +37,7 @@ fn handed_on(y: &mut Tensor, x: &Tensor) {
             }
             let __arm = {};
             let mut __arm = ::core::option::Option::Some(
-                __rt::Alike {
+                __rt::SecondArm {
                     first: &__value,
                     value: __arm,
                 }
@@ -54,7 +54,7 @@ fn handed_on(y: &mut Tensor, x: &Tensor) {
             __region.carry(&mut __y, &mut (*y));
             __region.value(__value, __arm)
         };
-        __rt::given(__result)
+        __rt::branch_value(__result)
     }
 }
 fn items(all: &mut Vec<Tensor>, x: &Tensor) {
@@ -125,7 +125,7 @@ fn right_side(y: &mut Tensor, x: &Tensor) -> Tensor {
             __region.carry(&mut __y, &mut (*y));
             __region.value(__value, __arm)
         };
-        __rt::given(__result)
+        __rt::branch_value(__result)
     }
 }
 fn asked(x: &Tensor, cache: &Cache) {

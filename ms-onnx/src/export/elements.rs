@@ -100,7 +100,7 @@ const OF_BOOLS: &[&str] = &[
 const OF_ANY_FLOATS: &[&str] = &["hook_backward", "stop_gradient", "tensor_move"];
 
 /// Returns the dtype in which an op is computed, if it differs from the dtype of its operands.
-fn through(name: &str, dtype: DType) -> Option<DType> {
+fn compute_dtype(name: &str, dtype: DType) -> Option<DType> {
     match dtype {
         DType::Bool if OF_BOOLS.contains(&name) => Some(DType::I32),
         DType::BF16 if !OF_ANY_FLOATS.contains(&name) => Some(DType::F32),
@@ -133,7 +133,7 @@ pub fn apply(
     from: DType,
     result: DType,
 ) -> Result<String> {
-    let Some(dtype) = through(name, from) else {
+    let Some(dtype) = compute_dtype(name, from) else {
         return of_elements(to, node, name, operands, from);
     };
     let cast: Vec<String> = operands.iter().map(|it| to.cast(it, dtype)).collect();

@@ -6,10 +6,10 @@ use ms_protobuf::{bytes, header, integer, number};
 
 /// The opset version, in which reductions take their axes as an operand. Version 18 is the newest that Ascend's
 /// compiler reads.
-const OPERATORS: u64 = 18;
+const OPSET_VERSION: u64 = 18;
 
 /// The IR version.
-const FORM: u64 = 8;
+const IR_VERSION: u64 = 8;
 
 /// An attribute value of a node.
 pub enum Attribute<'a> {
@@ -80,5 +80,5 @@ pub fn graph(
 
 /// Encodes a whole model file.
 pub fn model(graph: &[u8]) -> Vec<u8> {
-    [number(1, FORM), bytes(2, b"ms"), bytes(7, graph), bytes(8, &number(2, OPERATORS))].concat()
+    [number(1, IR_VERSION), bytes(2, b"ms"), bytes(7, graph), bytes(8, &number(2, OPSET_VERSION))].concat()
 }

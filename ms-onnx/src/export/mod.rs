@@ -1,18 +1,18 @@
 //! Exports graphs as ONNX models.
 
+mod convolution;
 mod elements;
 mod formula;
-mod images;
 mod message;
 mod names;
 mod operators;
-mod places;
 mod pooling;
 mod regions;
+mod slices;
 mod translator;
 
 use ms_compile::optimize::PassContext;
-use ms_compile::target::Kept;
+use ms_compile::target::LegalComposite;
 use ms_ir::{Code, DType, Error, Graph, Result};
 use ms_ops::ops::{self, Control};
 use ms_ops::tensor::HostArray;
@@ -27,8 +27,14 @@ const MAX_BYTES: usize = i32::MAX as usize;
 pub fn pass_context() -> PassContext {
     let floats = [DType::F16, DType::BF16, DType::F32, DType::F64];
     let composites = [&ops::SOFTMAX, &ops::LOG_SOFTMAX];
-    let kept = composites.into_iter().flat_map(|it| floats.map(|dtype| Kept { op: it.op(), dtype, strict: true }));
-    PassContext { kept: kept.collect(), inline_limit: usize::MAX, inline_marked: true, ..PassContext::default() }
+    let kept =
+        composites.into_iter().flat_map(|it| floats.map(|dtype| LegalComposite { op: it.op(), dtype, strict: true }));
+    PassContext {
+        legal_composites: kept.collect(),
+        inline_limit: usize::MAX,
+        inline_marked: true,
+        ..PassContext::default()
+    }
 }
 
 /// Encodes a graph as a model with opset version 18. The graph has no transforms, and is optimised with

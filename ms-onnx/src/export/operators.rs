@@ -2,7 +2,7 @@
 
 use super::message::Attribute;
 use super::translator::{Applied, Translator};
-use super::{elements, formula, images, places, pooling, regions};
+use super::{convolution, elements, formula, pooling, regions, slices};
 use ms_ir::Result;
 use ms_ops::ops;
 use ms_ops::tensor::{Array, DType, Dim};
@@ -63,10 +63,10 @@ fn one(to: &mut Translator<'_>, node: &Applied<'_>, name: &str) -> Result<String
             let shape = to.shape(&node.dims("shape"))?;
             to.apply("Expand", &[operands[0], &shape])
         }
-        "slice" => places::slice(to, node)?,
-        "slice_update" => places::slice_update(to, node, false)?,
-        "add_slices" => places::slice_update(to, node, true)?,
-        "windows" => places::windows(to, node)?,
+        "slice" => slices::slice(to, node)?,
+        "slice_update" => slices::slice_update(to, node, false)?,
+        "add_slices" => slices::slice_update(to, node, true)?,
+        "windows" => slices::windows(to, node)?,
         "formula" => formula::translate(to, node)?,
         "depend" => to.apply("Identity", &operands[..1]),
         "full" => {
@@ -114,9 +114,9 @@ fn one(to: &mut Translator<'_>, node: &Applied<'_>, name: &str) -> Result<String
             let attributes = [("exclusive", flag("exclusive")), ("reverse", flag("reverse"))];
             to.with("CumSum", &[operands[0], &along], &attributes)
         }
-        "conv" => images::convolution(to, node),
-        "conv_input_grad" => images::transposed_convolution(to, node)?,
-        "conv_weight_grad" => images::weight_gradient(to, node)?,
+        "conv" => convolution::convolution(to, node),
+        "conv_input_grad" => convolution::transposed_convolution(to, node)?,
+        "conv_weight_grad" => convolution::weight_gradient(to, node)?,
         "max_pool" => pooling::max_pool(to, node)?,
         "max_pool_grad" => pooling::max_pool_gradient(to, node)?,
         "max_pool_take" => pooling::max_pool_take(to, node)?,

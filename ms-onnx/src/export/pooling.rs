@@ -1,6 +1,6 @@
 //! Exports pooling and its gradients.
 
-use super::images::constants;
+use super::convolution::constants;
 use super::message::Attribute;
 use super::translator::{Applied, Translator};
 use ms_ir::Result;
@@ -71,7 +71,7 @@ pub fn average_pool(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<Strin
     let size = |at: usize| dims[at] + number(before[at]) + number(after[at]) - number(kernel[at]);
     let fits = |at: usize| size(at) / number(stride[at]) + 1 == count[at];
     if !(0..kernel.len()).all(fits) {
-        return Means::of_windows(node)?.forward(to, node);
+        return AveragePool::of_windows(node)?.forward(to, node);
     }
     let pads = [before, after].concat();
     let attributes = [
@@ -100,25 +100,25 @@ pub fn adaptive_average_pool(to: &mut Translator<'_>, node: &Applied<'_>) -> Res
             let attributes = [("kernel_shape", Attribute::Ints(&kernel)), ("strides", Attribute::Ints(&kernel))];
             Ok(to.with("AveragePool", &node.operands, &attributes))
         }
-        None => Means::adaptive(node)?.forward(to, node),
+        None => AveragePool::adaptive(node)?.forward(to, node),
     }
 }
 
 /// Exports the gradient of average pooling.
 pub fn average_gradient(to: &mut Translator<'_>, node: &Applied<'_>, name: &str) -> Result<String> {
-    let means = if name == "avg_pool_grad" { Means::of_windows(node) } else { Means::adaptive(node) };
+    let means = if name == "avg_pool_grad" { AveragePool::of_windows(node) } else { AveragePool::adaptive(node) };
     means?.backward(to, node)
 }
 
 /// Average pooling without a matching operator: sums over index lists, followed by a division.
-struct Means {
+struct AveragePool {
     /// The spatial sizes of the input.
     sizes: Vec<usize>,
     /// The input range of each window along each spatial axis, and its factor of the divisor.
     axes: Vec<Vec<(std::ops::Range<usize>, usize)>>,
 }
 
-impl Means {
+impl AveragePool {
     /// Returns the spatial sizes of the input, which a gradient has as an attribute.
     fn sizes(node: &Applied<'_>) -> Result<Vec<usize>> {
         let dims = match node.has("sizes") {

@@ -5,7 +5,7 @@ use super::message::{self, Attribute};
 use super::translator::{Applied, Translator};
 use ms_ir::Graph;
 use ms_ir::Result;
-use ms_ops::ops::{Control, Loop, Trips};
+use ms_ops::ops::{Control, Loop, TripCount};
 use ms_ops::tensor::{Array, DType, Dim, Type};
 
 /// Exports a node with regions.
@@ -19,16 +19,20 @@ pub fn translate(to: &mut Translator<'_>, node: &Applied<'_>, control: &Control)
         Control::Call { .. } | Control::Recompute => to.region(&graphs[0], &operands),
         Control::Branch => branch(to, [&graphs[0], &graphs[1]], &operands),
         Control::Loop(form) => match form.trips {
-            Trips::While => repeat(to, form, (None, Some(&graphs[0])), &graphs[1], &operands),
-            _ if form.sequences > 0 => scan(to, form, &graphs[0], &operands[form.first()..]),
-            Trips::Times { reverse, .. } | Trips::Counted { reverse } if reverse && has_rows(form, &graphs[0]) => {
+            TripCount::While => repeat(to, form, (None, Some(&graphs[0])), &graphs[1], &operands),
+            _ if form.sequences > 0 => scan(to, form, &graphs[0], &operands[form.first_carry()..]),
+            TripCount::Fixed { reverse, .. } | TripCount::Counted { reverse }
+                if reverse && has_rows(form, &graphs[0]) =>
+            {
                 node.refused(", as a loop backwards that reads no sequence")
             }
-            Trips::Times { count, .. } => {
+            TripCount::Fixed { count, .. } => {
                 let count = to.scalar(count as i64, DType::I64)?;
                 repeat(to, form, (Some(count), None), &graphs[0], &operands)
             }
-            Trips::Counted { .. } => repeat(to, form, (Some(operands[0].clone()), None), &graphs[0], &operands[1..]),
+            TripCount::Counted { .. } => {
+                repeat(to, form, (Some(operands[0].clone()), None), &graphs[0], &operands[1..])
+            }
         },
         Control::CustomVjp(_) | Control::TransformNode(_) => node.refused(""),
     }

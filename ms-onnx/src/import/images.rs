@@ -67,7 +67,7 @@ fn pads(node: &Applied<'_>, spatial: usize) -> Result<(Vec<usize>, Vec<usize>)> 
 }
 
 /// Makes padding symmetric: pads `x` itself if it is not, and returns `x` with the remaining padding.
-pub fn evened(node: &Applied<'_>, x: Tensor, value: Scalar) -> Result<(Tensor, Vec<usize>)> {
+pub fn symmetric_padding(node: &Applied<'_>, x: Tensor, value: Scalar) -> Result<(Tensor, Vec<usize>)> {
     let spatial = x.rank().saturating_sub(2);
     let (before, after) = pads(node, spatial)?;
     if before == after {
@@ -79,7 +79,7 @@ pub fn evened(node: &Applied<'_>, x: Tensor, value: Scalar) -> Result<(Tensor, V
 }
 
 fn convolution(node: &Applied<'_>, x: Tensor) -> Result<Tensor> {
-    let (x, padding) = evened(node, x, Scalar::Float(0.0))?;
+    let (x, padding) = symmetric_padding(node, x, Scalar::Float(0.0))?;
     convolution_of(node, &x, &node.tensor(1)?, node.optional(2).as_ref(), padding)
 }
 
@@ -129,7 +129,7 @@ pub fn pooling(node: &Applied<'_>, x: Tensor, value: Scalar) -> Result<(Tensor, 
         let [before, after] = [before, after].map(Shape::from_vec);
         ops::Window { stride, dilation, before, after }.check_elements(along, &kernel)?;
     }
-    let (x, padding) = evened(node, x, value)?;
+    let (x, padding) = symmetric_padding(node, x, value)?;
     let options = PoolOptions::new(kernel.len(), &kernel[..])
         .stride(&list("strides")?[..])
         .dilation(&list("dilations")?[..])

@@ -1,7 +1,7 @@
 //! Imports quantised operators: an integer `q` represents `(q - zero) scale`.
 
 use super::Applied;
-use super::images::{convolution_of, evened};
+use super::images::{convolution_of, symmetric_padding};
 use crate::dtype;
 use ms_ops::tensor::{DType, Dim, Dims, Scalar};
 use ms_ops::{Result, Tensor, ops};
@@ -81,7 +81,7 @@ fn centered(node: &Applied<'_>, x: &Tensor, zero: usize, axis: isize) -> Result<
 fn convolution(node: &Applied<'_>, [(x, x_zero), (w, w_zero)]: [(usize, usize); 2]) -> Result<Tensor> {
     let x = centered(node, &node.tensor(x)?, x_zero, 1)?.cast(DType::F64);
     let w = centered(node, &node.tensor(w)?, w_zero, 0)?.cast(DType::F64);
-    let (x, padding) = evened(node, x, Scalar::Float(0.0))?;
+    let (x, padding) = symmetric_padding(node, x, Scalar::Float(0.0))?;
     Ok(convolution_of(node, &x, &w, None, padding)?.cast(DType::I32))
 }
 

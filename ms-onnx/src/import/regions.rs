@@ -71,7 +71,7 @@ fn counted(node: &Applied<'_>, body: &Graph, carries: Vec<Tensor>) -> Result<Vec
     let Some(&[count]) = count.as_deref() else {
         return Err(node.unsupported("that returns values of all iterations, whose number depends on data"));
     };
-    if !begins.is_none_or(is_true) || !goes_on(node, body) {
+    if !begins.is_none_or(is_true) || !passes_condition(node, body) {
         return Err(node.unsupported("that returns values of all iterations, and may end before the last"));
     }
     let count = Dim::new(count.max(0) as usize);
@@ -93,7 +93,7 @@ fn is_true(value: &Value) -> bool {
 }
 
 /// Returns whether the body passes its condition through, or computes a constant true.
-fn goes_on(node: &Applied<'_>, body: &Graph) -> bool {
+fn passes_condition(node: &Applied<'_>, body: &Graph) -> bool {
     let mut name = &body.outputs[0];
     // The bound stops at a cycle: a longer chain would visit a node twice.
     for _ in 0..=body.nodes.len() {
@@ -131,19 +131,19 @@ fn scanned(node: &Applied<'_>) -> Result<Vec<Tensor>> {
         }
     }
     let (init, xs) = all.split_at(carries);
-    let xs = turned(xs.to_vec(), node.ints("scan_input_directions")?);
+    let xs = flipped(xs.to_vec(), node.ints("scan_input_directions")?);
     let step = |state: &Vec<Tensor>, element: &Vec<Tensor>| {
         let mut results = node.run(body, &[&state[..], &element[..]].concat());
         let rows = results.split_off(carries);
         (results, rows)
     };
     let (mut results, rows) = scan(step, init.to_vec(), &xs);
-    results.extend(turned(rows, node.ints("scan_output_directions")?));
+    results.extend(flipped(rows, node.ints("scan_output_directions")?));
     Ok(results)
 }
 
 /// Flips the sequences with direction 1, which run from last to first.
-fn turned(all: Vec<Tensor>, directions: Option<Vec<i64>>) -> Vec<Tensor> {
+fn flipped(all: Vec<Tensor>, directions: Option<Vec<i64>>) -> Vec<Tensor> {
     let is_turned = |at: usize| directions.as_ref().is_some_and(|it| it.get(at) == Some(&1));
     all.into_iter().enumerate().map(|(at, it)| if is_turned(at) { ops::flip(&it, 0) } else { it }).collect()
 }

@@ -81,12 +81,12 @@ impl RotaryEmbedding {
             let halves = ops::split(own, 2, -1);
             [0, 1].map(|at| halves[at].clone())
         };
-        let turned = [&a * &cos - &b * &sin, &b * &cos + &a * &sin];
-        let turned = match self.interleaved {
-            true => ops::stack(&turned, -1).reshape(&*dims),
-            false => ops::concat(&turned, -1),
+        let rotated = [&a * &cos - &b * &sin, &b * &cos + &a * &sin];
+        let rotated = match self.interleaved {
+            true => ops::stack(&rotated, -1).reshape(&*dims),
+            false => ops::concat(&rotated, -1),
         };
-        if features == self.dim { turned } else { ops::concat(&[turned, rest], -1) }
+        if features == self.dim { rotated } else { ops::concat(&[rotated, rest], -1) }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Classification losses.
 
-use super::{alike, losses, wide};
+use super::{check_same_shape, losses, widen};
 use crate::prelude::*;
 use ms_core::error::{OrRaise, raise};
 use ms_core::ops::rules::{Interval, check_interval};
@@ -66,7 +66,7 @@ macro_rules! of_classes {
         #[cell]
         impl $name {
             fn construct(&self, x: &Tensor, target: &Tensor) -> Tensor {
-                self.options().$method(wide(x), wide(target))
+                self.options().$method(widen(x), widen(target))
             }
         }
     )*};
@@ -177,7 +177,7 @@ losses! {
     /// assert!((loss.item::<f32>() - (1.0 - 0.5 + 0.25) / 2.0).abs() < 1e-6);
     /// ```
     MultiLabelMarginLoss(x, target) {} => |_it| {
-        alike("MultiLabelMarginLoss", x, &[("target", target)]);
+        check_same_shape("MultiLabelMarginLoss", x, &[("target", target)]);
         let count = classes("MultiLabelMarginLoss", x);
         let listed = ops::cumprod(target.ge(0).cast(DType::I64), 1).gt(0);
         let target = ops::clamp_min(target, 0);

@@ -1,6 +1,6 @@
 //! Connectionist temporal classification (CTC).
 
-use super::wide;
+use super::widen;
 use crate::prelude::*;
 use ms_core::error::raise;
 use ms_core::ops::Reduction;
@@ -110,6 +110,6 @@ impl CTCLoss {
 #[cell]
 impl CTCLoss {
     fn construct(&self, logs: &Tensor, labels: &Tensor, steps: &Tensor, counts: &Tensor) -> Tensor {
-        self.reduced(&self.losses(&wide(logs), labels, steps, counts), counts)
+        self.reduced(&self.losses(&widen(logs), labels, steps, counts), counts)
     }
 }

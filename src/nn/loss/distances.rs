@@ -1,6 +1,6 @@
 //! Losses by the distance of rows, and losses of whole tensors.
 
-use super::{alike, losses, wide};
+use super::{check_same_shape, losses, widen};
 use crate::prelude::*;
 use ms_core::error::OrRaise;
 use ms_core::ops::Reduction;
@@ -33,7 +33,7 @@ losses! {
         margin: f64 = 0.0,
     } => |it| {
         check_interval("MarginRankingLoss", "margin", it.margin, &Interval::FINITE).or_raise();
-        alike("MarginRankingLoss", x1, &[("x2", x2), ("target", target)]);
+        check_same_shape("MarginRankingLoss", x1, &[("x2", x2), ("target", target)]);
         ops::clamp_min(it.margin - target * (x1 - x2), 0.0)
     };
 
@@ -58,7 +58,7 @@ losses! {
         swap: bool = false,
     } => |it| {
         check_interval("TripletMarginLoss", "margin", it.margin, &Interval::FINITE).or_raise();
-        alike("TripletMarginLoss", anchor, &[("positive", positive), ("negative", negative)]);
+        check_same_shape("TripletMarginLoss", anchor, &[("positive", positive), ("negative", negative)]);
         let distance = |a: &Tensor, b: &Tensor| ops::norm(a - b + it.eps, it.p, -1);
         let mut apart = distance(anchor, negative);
         if it.swap {
@@ -81,7 +81,7 @@ pub struct RMSELoss;
 #[cell]
 impl RMSELoss {
     fn construct(&self, x: &Tensor, target: &Tensor) -> Tensor {
-        let square = ops::mse_loss(wide(x), wide(target));
+        let square = ops::mse_loss(widen(x), widen(target));
         // The square root of zero has an infinite gradient.
         let zero = square.eq(0.0);
         ops::select(&zero, 0.0, ops::sqrt(ops::select(&zero, 1.0, square)))
@@ -112,8 +112,8 @@ impl Default for DiceLoss {
 impl DiceLoss {
     fn construct(&self, x: &Tensor, target: &Tensor) -> Tensor {
         check_interval("DiceLoss", "smooth", self.smooth, &Interval::POSITIVE).or_raise();
-        alike("DiceLoss", x, &[("target", target)]);
-        let (x, target) = (&wide(x), &wide(target));
+        check_same_shape("DiceLoss", x, &[("target", target)]);
+        let (x, target) = (&widen(x), &widen(target));
         let sum = |it: Tensor| it.sum(());
         1.0 - 2.0 * sum(x * target) / (sum(x.square()) + sum(target.square()) + self.smooth)
     }
@@ -168,15 +168,15 @@ impl MultiClassDiceLoss {
 
     fn construct(&self, x: &Tensor, target: &Tensor) -> Tensor {
         check_interval("MultiClassDiceLoss", "smooth", self.smooth, &Interval::POSITIVE).or_raise();
-        alike("MultiClassDiceLoss", x, &[("target", target)]);
-        let (x, target) = (&wide(x), &wide(target));
+        check_same_shape("MultiClassDiceLoss", x, &[("target", target)]);
+        let (x, target) = (&widen(x), &widen(target));
         let classes = x.dim(1);
         let others: Vec<i64> = (0..x.rank() as i64).filter(|it| *it != 1).collect();
         let sum = |it: Tensor| it.sum(&others[..]);
         let p = ops::softmax(x, 1);
         let mut loss = 1.0 - 2.0 * sum(&p * target) / (sum(p.square()) + sum(target.square()) + self.smooth);
         if let Some(weight) = &self.weight {
-            alike("MultiClassDiceLoss", &loss, &[("weight", weight)]);
+            check_same_shape("MultiClassDiceLoss", &loss, &[("weight", weight)]);
             loss = loss * weight;
         }
         if let Some(ignored) = self.ignored {

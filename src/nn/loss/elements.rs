@@ -1,6 +1,6 @@
 //! Elementwise losses.
 
-use super::{alike, losses};
+use super::{check_same_shape, losses};
 use crate::prelude::*;
 use ms_core::error::OrRaise;
 use ms_core::ops::Reduction;
@@ -17,7 +17,7 @@ losses! {
     /// assert_eq!(sum.call(&tensor![1.0, 2.0], &tensor![3.0, 2.0]).item::<f32>(), 4.0);
     /// ```
     MSELoss(x, target) {} => |_it| {
-        alike("MSELoss", x, &[("target", target)]);
+        check_same_shape("MSELoss", x, &[("target", target)]);
         (x - target).square()
     };
 
@@ -29,7 +29,7 @@ losses! {
     /// assert!((loss.item::<f32>() - 1.0).abs() < 1e-6);
     /// ```
     L1Loss(x, target) {} => |_it| {
-        alike("L1Loss", x, &[("target", target)]);
+        check_same_shape("L1Loss", x, &[("target", target)]);
         (x - target).abs()
     };
 
@@ -121,7 +121,7 @@ losses! {
         /// Sets the number added to a mean before its logarithm is taken; 1e-8 by default.
         eps: f64 = 1e-8,
     } => |it| {
-        alike("PoissonNLLLoss", x, &[("target", target)]);
+        check_same_shape("PoissonNLLLoss", x, &[("target", target)]);
         let losses = match it.log_input {
             true => ops::exp(x) - target * x,
             false => x - target * ops::log(x + it.eps),
@@ -151,7 +151,7 @@ losses! {
         eps: f64 = 1e-6,
     } => |it| {
         check_interval("GaussianNLLLoss", "eps", it.eps, &Interval::POSITIVE).or_raise();
-        alike("GaussianNLLLoss", x, &[("target", target)]);
+        check_same_shape("GaussianNLLLoss", x, &[("target", target)]);
         let small = ops::stop_gradient(variance).lt(it.eps);
         let variance = variance + ops::stop_gradient(ops::select(small, it.eps - variance, 0.0));
         let losses = 0.5 * (ops::log(&variance) + (x - target).square() / variance);
@@ -166,7 +166,7 @@ losses! {
     /// assert!((loss.item::<f32>() - 2f32.ln()).abs() < 1e-6);
     /// ```
     SoftMarginLoss(x, target) {} => |_it| {
-        alike("SoftMarginLoss", x, &[("target", target)]);
+        check_same_shape("SoftMarginLoss", x, &[("target", target)]);
         -ops::logsigmoid(x * target)
     };
 
@@ -183,7 +183,7 @@ losses! {
         margin: f64 = 1.0,
     } => |it| {
         check_interval("HingeEmbeddingLoss", "margin", it.margin, &Interval::FINITE).or_raise();
-        alike("HingeEmbeddingLoss", x, &[("target", target)]);
+        check_same_shape("HingeEmbeddingLoss", x, &[("target", target)]);
         ops::select(target.gt(0), x, ops::clamp_min(it.margin - x, 0.0))
     };
 }

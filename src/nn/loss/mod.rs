@@ -23,7 +23,7 @@ use ms_core::{Code, Error, Tensor};
 
 /// Raises an error unless all operands have the same shape: losses do not broadcast.
 #[track_caller]
-fn alike(loss: &str, x: &Tensor, others: &[(&str, &Tensor)]) {
+fn check_same_shape(loss: &str, x: &Tensor, others: &[(&str, &Tensor)]) {
     for (name, other) in others {
         if !x.is_poisoned() && !other.is_poisoned() && !may_equal(&x.dims(), &other.dims()) {
             let message = format!("`{name}` is {}, but has to have the shape {:?}", other.ty(), x.dims());
@@ -35,7 +35,7 @@ fn alike(loss: &str, x: &Tensor, others: &[(&str, &Tensor)]) {
 
 /// Casts f16 and bf16 to f32: sums of many losses need its precision.
 #[track_caller]
-fn wide(x: &Tensor) -> Tensor {
+fn widen(x: &Tensor) -> Tensor {
     if x.dtype().is_narrow_float() { x.cast(ms_core::DType::F32) } else { x.clone() }
 }
 
@@ -98,7 +98,7 @@ macro_rules! losses {
         #[cell]
         impl $name {
             fn construct(&self, $($operand: &Tensor),*) -> Tensor {
-                self.reduction.apply(&self.losses($(&super::wide($operand)),*))
+                self.reduction.apply(&self.losses($(&super::widen($operand)),*))
             }
         }
     )*};

@@ -30,13 +30,13 @@ impl Weights {
 
     /// Computes the contribution of inputs `[.., in]` to the gates.
     #[track_caller]
-    pub fn of_input(&self, x: &Tensor) -> Tensor {
+    pub fn project_input(&self, x: &Tensor) -> Tensor {
         self.product(x, &self.weight_ih, self.biases.as_ref().map(|it| &it[0]))
     }
 
     /// Computes the contribution of a state `[.., hidden]` to the gates.
     #[track_caller]
-    fn of_state(&self, h: &Tensor) -> Tensor {
+    fn project_state(&self, h: &Tensor) -> Tensor {
         self.product(h, &self.weight_hh, self.biases.as_ref().map(|it| &it[1]))
     }
 
@@ -82,7 +82,7 @@ impl Step for Nonlinearity {
     const STATES: usize = 1;
 
     fn step(&self, weights: &Weights, input: &Tensor, states: &[Tensor]) -> Vec<Tensor> {
-        let sum = input + weights.of_state(&states[0]);
+        let sum = input + weights.project_state(&states[0]);
         vec![match self {
             Self::Tanh => ops::tanh(sum),
             Self::ReLU => ops::relu(sum),
@@ -99,7 +99,7 @@ impl Step for Lstm {
     const STATES: usize = 2;
 
     fn step(&self, weights: &Weights, input: &Tensor, states: &[Tensor]) -> Vec<Tensor> {
-        let gates = ops::split(input + weights.of_state(&states[0]), 4, -1);
+        let gates = ops::split(input + weights.project_state(&states[0]), 4, -1);
         let (i, f, o) = (ops::sigmoid(&gates[0]), ops::sigmoid(&gates[1]), ops::sigmoid(&gates[3]));
         let c = f * &states[1] + i * ops::tanh(&gates[2]);
         vec![o * ops::tanh(&c), c]
@@ -115,7 +115,7 @@ impl Step for Gru {
     const STATES: usize = 1;
 
     fn step(&self, weights: &Weights, input: &Tensor, states: &[Tensor]) -> Vec<Tensor> {
-        let (of_input, of_state) = (ops::split(input, 3, -1), ops::split(weights.of_state(&states[0]), 3, -1));
+        let (of_input, of_state) = (ops::split(input, 3, -1), ops::split(weights.project_state(&states[0]), 3, -1));
         let r = ops::sigmoid(&of_input[0] + &of_state[0]);
         let z = ops::sigmoid(&of_input[1] + &of_state[1]);
         let n = ops::tanh(&of_input[2] + r * &of_state[2]);
@@ -164,7 +164,7 @@ macro_rules! cells {
                 let biases = self.bias_ih.clone().zip(self.bias_hh.clone()).map(|(ih, hh)| [ih, hh]);
                 let weights = Weights { weight_ih, weight_hh, biases, compute: self.compute.clone() };
                 let own: Vec<Tensor> = states.iter().map(|it| operand(&self.compute, it)).collect();
-                let next = self.step.step(&weights, &weights.of_input(x), &own);
+                let next = self.step.step(&weights, &weights.project_input(x), &own);
                 next.into_iter().zip(states).map(|(next, state)| result(&self.compute, next, state)).collect()
             }
         }

@@ -159,7 +159,7 @@ impl<S: Step + Arg> Stack<S> {
     ) -> (Tensor, Vec<Tensor>) {
         let turned = |it: &Tensor| if backwards { it.flip([0]) } else { it.clone() };
         // One matrix product covers the inputs of all steps.
-        let inputs = turned(&weights.of_input(x));
+        let inputs = turned(&weights.project_input(x));
         let first: Vec<Tensor> = given.iter().map(|it| it.cast(inputs.dtype())).collect();
         let step = |states: &Vec<Tensor>, (input, inside): &(Tensor, Option<Tensor>)| {
             let next = self.step.step(weights, input, states);

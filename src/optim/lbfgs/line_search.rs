@@ -72,14 +72,14 @@ impl LBFGS {
             compiled(&PROPOSE, type_key(&()), self, net, gradients, &(), |gradients| {
                 let proposal = self.propose(&Gradients::new(parameters.clone(), gradients.clone()));
                 let length = (proposal.length * self.rate.value().cast(dtype)).cast(DType::F64);
-                (proposal.direction, proposal.slope.cast(DType::F64), length, proposal.is_made)
+                (proposal.direction, proposal.slope.cast(DType::F64), length, proposal.takes_step)
             })
         };
         let elements = parameters.iter().map(|it| it.load().shape().iter().product::<usize>()).sum::<usize>();
         let (mut value, _, mut gradients) = evaluate(&ms_core::ops::full_of([elements], 0.0, dtype));
         for _ in 0..iterations {
-            let (direction, slope, length, is_made) = propose(&gradients);
-            if !is_made.item::<bool>() {
+            let (direction, slope, length, takes_step) = propose(&gradients);
+            if !takes_step.item::<bool>() {
                 break;
             }
             let from: Vec<Tensor> = parameters.iter().map(Parameter::load).collect();

@@ -13,7 +13,7 @@ use ms_core::{DType, Parameter, Tensor, ops};
 use ms_macros::cell;
 
 /// The curvature `y·s` up to which a step is not added to the history.
-const LEAST_CURVATURE: f64 = 1e-10;
+const MIN_CURVATURE: f64 = 1e-10;
 
 /// L-BFGS (Nocedal and Wright 2006, "Numerical Optimization", algorithms 7.4 and 7.5). It steps along `d = -H g`, where
 /// `H` approximates the inverse Hessian from the last steps `s` and the gradient changes `y` along them. An update is
@@ -132,9 +132,9 @@ struct Proposal {
     /// The step length for a learning rate of one.
     length: Tensor,
     /// Whether the gradient is small enough to stop.
-    is_over: Tensor,
+    has_converged: Tensor,
     /// Whether a step is made.
-    is_made: Tensor,
+    takes_step: Tensor,
 }
 
 impl LBFGS {
@@ -149,9 +149,9 @@ impl LBFGS {
         let (mut steps, mut changes) = (read(&self.step_history, 1), read(&self.change_history, 1));
         let (mut rho, mut scale) = (self.rho.value().cast(dtype), self.scale.value().cast(dtype));
 
-        let is_over = gradient.abs().max(()).le(self.gradient_tolerance.value().cast(dtype));
+        let has_converged = gradient.abs().max(()).le(self.gradient_tolerance.value().cast(dtype));
         let curvature = dot(&change, &last_step);
-        let is_new = ops::logical_and(curvature.gt(LEAST_CURVATURE), ops::logical_not(&is_over));
+        let is_new = ops::logical_and(curvature.gt(MIN_CURVATURE), ops::logical_not(&has_converged));
         // The oldest entry is dropped for the latest one.
         let pushed = |history: &Tensor, latest: &Tensor| {
             let all = ops::concat(&[history.i(1..), latest.expand_dims(0)], 0);
@@ -165,18 +165,18 @@ impl LBFGS {
         self.scale.set(&scale.cast(DType::F64));
         write(&self.step_history, parameters, &steps, 1);
         write(&self.change_history, parameters, &changes, 1);
-        write(&self.last_gradient, parameters, &ops::select(&is_over, last_gradient, &gradient), 0);
+        write(&self.last_gradient, parameters, &ops::select(&has_converged, last_gradient, &gradient), 0);
 
         let taken = self.steps.value();
-        self.steps.set(&ops::select(&is_over, &taken, &taken + 1));
+        self.steps.set(&ops::select(&has_converged, &taken, &taken + 1));
         let first = ops::minimum(1.0 / ops::sum(gradient.abs(), ()), 1.0);
         let direction = self.direction(&gradient, &steps, &changes, &rho, &scale);
         let slope = dot(&gradient, &direction);
         let descends = slope.le(-self.change_tolerance.value().cast(dtype));
         Proposal {
-            is_made: ops::logical_and(descends, ops::logical_not(&is_over)),
+            takes_step: ops::logical_and(descends, ops::logical_not(&has_converged)),
             length: ops::select(taken.eq(0), first, 1.0),
-            is_over,
+            has_converged,
             direction,
             slope,
         }
@@ -231,9 +231,9 @@ impl Optimizer for LBFGS {
         let dtype = proposal.direction.dtype();
         let length = proposal.length * self.rate.value().cast(dtype);
         // A product with zero would give NaN for a direction that is not finite.
-        let step = ops::select(&proposal.is_made, proposal.direction * length, 0.0);
+        let step = ops::select(&proposal.takes_step, proposal.direction * length, 0.0);
         let last_step = flat(parameters.iter().map(|it| self.last_step.of(it).value()), 0, dtype);
-        write(&self.last_step, parameters, &ops::select(&proposal.is_over, last_step, &step), 0);
+        write(&self.last_step, parameters, &ops::select(&proposal.has_converged, last_step, &step), 0);
         for (parameter, step) in parameters.iter().zip(split(&step, parameters, 0)) {
             let value = parameter.value();
             parameter.set(&(value.cast(dtype) + step.reshape(value.shape())).cast(value.dtype()));

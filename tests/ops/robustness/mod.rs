@@ -9,7 +9,7 @@ mod one_rule;
 mod shapes;
 mod sizes;
 
-use crate::told::catch;
+use crate::late_errors::catch;
 use ms::prelude::*;
 use ms::{Code, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,7 +1,7 @@
 //! Tests cases that have the same outcome eagerly and compiled.
 
 use super::{Case, Gives, NAN, Refused, check, empty, image, row, verdict};
-use crate::told::catch;
+use crate::late_errors::catch;
 use ms::Code;
 use ms::ops::{CrossEntropy, Reduction};
 use ms::prelude::*;

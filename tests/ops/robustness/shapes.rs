@@ -1,6 +1,6 @@
 //! Tests operands with shapes that do not belong together.
 
-use crate::told::catch;
+use crate::late_errors::catch;
 use ms::Code;
 use ms::ops::{AttentionOptions, BatchStatistics, CrossEntropy, Reduction};
 use ms::prelude::*;

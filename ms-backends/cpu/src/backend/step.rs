@@ -33,8 +33,10 @@ unsafe impl StepCode for ContractionCode {
         // SAFETY: the layout of an array is inside its storage. By the contract of `StepCode::run`, nobody else
         // accesses the storage of the result.
         unsafe {
-            let operands =
-                [a, b].map(|it| ContractionOperand { address: it.device_ptr() as u64, held: Some(it.storage()) });
+            let operands = [a, b].map(|it| ContractionOperand {
+                address: it.device_ptr() as u64,
+                parameter_storage: Some(it.storage()),
+            });
             gemm::run(self.isa, &contraction, operands, Results::Memory(out.device_ptr()))
         }
     }

@@ -156,7 +156,7 @@ fn cumulative(
 /// # Errors
 /// The errors of the op; [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for a plane.
 pub unsafe fn means(op: Op, attrs: &Attrs, inputs: &[&Array], out: &Array) -> Option<Result<()>> {
-    let planes = ops::mean_planes(op, attrs, inputs.first()?.shape())?;
+    let planes = ops::channel_means(op, attrs, inputs.first()?.shape())?;
     Some(planes.and_then(|planes| {
         let x = dense(inputs[0])?;
         let [taken, given] = planes.sizes();

@@ -1,7 +1,7 @@
 //! Tests steps that launch several kernels together.
 
 use super::{argument, binary, buffer, check_refused, kernel_call, load};
-use ms_compile::lower::{KernelCall, Place, Plan, PlanStep, Reuse, Routine};
+use ms_compile::lower::{BufferLocation, KernelCall, Plan, PlanStep, Reuse, Routine};
 use ms_ir::data::{Array, DType};
 use ms_ir::{BinaryOp, Type};
 
@@ -18,12 +18,12 @@ fn batch() -> Plan {
         inputs: vec![value.clone(), value.clone(), Type::of(DType::F32, &[])],
         outputs: vec![value.clone(), value],
         buffers: vec![
-            buffer(bytes, Place::Input(0)),
-            buffer(bytes, Place::Input(1)),
-            buffer(4, Place::Input(2)),
-            buffer(bytes, Place::Output(0)),
-            buffer(bytes, Place::Arena(0)),
-            buffer(bytes, Place::Output(1)),
+            buffer(bytes, BufferLocation::Input(0)),
+            buffer(bytes, BufferLocation::Input(1)),
+            buffer(4, BufferLocation::Input(2)),
+            buffer(bytes, BufferLocation::Output(0)),
+            buffer(bytes, BufferLocation::Arena(0)),
+            buffer(bytes, BufferLocation::Output(1)),
         ],
         arena_bytes: bytes,
         steps: vec![
@@ -88,7 +88,7 @@ fn kernels_that_are_not_apart_are_refused() {
         |it| calls(it)[1].args[2].buffer.0 = 3,
         |it| {
             let routine = &mut it.routines[0];
-            (routine.buffers[3].place, routine.arena_bytes) = (Place::Arena(2 * LEN), 6 * LEN);
+            (routine.buffers[3].place, routine.arena_bytes) = (BufferLocation::Arena(2 * LEN), 6 * LEN);
         },
     ];
     check_refused(batch, |it| it, &broken);

@@ -2,8 +2,8 @@
 
 use super::{buffer, check_refused, load};
 use ms_compile::lower::{
-    Argument, BufferId, ContractionResult, ContractionStep, Epilogue, EpilogueLoops, KernelCall, KernelId, Place, Plan,
-    PlanOp, PlanStep, Routine, Span, View,
+    Argument, BufferId, BufferLocation, ContractionResult, ContractionStep, Epilogue, EpilogueLoops, KernelCall,
+    KernelId, Plan, PlanOp, PlanStep, Routine, Span, View,
 };
 use ms_ir::data::{Array, Attr, Attrs, DType, Layout};
 use ms_ir::{Contraction, ContractionRanks, ContractionTypes, Kernel, LaneAxis, ParamId, Precision, StrideClass, Type};
@@ -39,10 +39,10 @@ fn epilogue() -> Plan {
         inputs: types.to_vec(),
         outputs: vec![Type::of(DType::F32, &[2, 2, 3, 3, 2])],
         buffers: vec![
-            buffer(192, Place::Input(0)),
-            buffer(192, Place::Input(1)),
-            buffer(24, Place::Input(2)),
-            buffer(288, Place::Output(0)),
+            buffer(192, BufferLocation::Input(0)),
+            buffer(192, BufferLocation::Input(1)),
+            buffer(24, BufferLocation::Input(2)),
+            buffer(288, BufferLocation::Output(0)),
         ],
         steps: vec![PlanStep::Contraction(Box::new(step))],
         ..Routine::default()
@@ -125,11 +125,11 @@ fn epilogue_of_op() -> Plan {
         inputs: types.to_vec(),
         outputs: vec![types[2].clone()],
         buffers: vec![
-            buffer(32, Place::Input(0)),
-            buffer(12, Place::Input(1)),
-            buffer(96, Place::Input(2)),
-            buffer(96, Place::Arena(0)),
-            buffer(96, Place::Output(0)),
+            buffer(32, BufferLocation::Input(0)),
+            buffer(12, BufferLocation::Input(1)),
+            buffer(96, BufferLocation::Input(2)),
+            buffer(96, BufferLocation::Arena(0)),
+            buffer(96, BufferLocation::Output(0)),
         ],
         arena_bytes: 128,
         steps: vec![step],
@@ -205,10 +205,10 @@ fn epilogue_behind() -> Plan {
         inputs: types.to_vec(),
         outputs: vec![Type::of(DType::F32, &[5, 3])],
         buffers: vec![
-            buffer(80, Place::Input(0)),
-            buffer(96, Place::Input(1)),
-            buffer(120, Place::Arena(0)),
-            buffer(60, Place::Output(0)),
+            buffer(80, BufferLocation::Input(0)),
+            buffer(96, BufferLocation::Input(1)),
+            buffer(120, BufferLocation::Arena(0)),
+            buffer(60, BufferLocation::Output(0)),
         ],
         arena_bytes: 128,
         steps: vec![PlanStep::Contraction(Box::new(step))],

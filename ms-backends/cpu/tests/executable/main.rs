@@ -5,8 +5,8 @@ mod epilogues;
 
 use ms_compile::exec::{Artifact, Backend, CompileOptions, Executable, PlanProgram, Program, StoredProgram};
 use ms_compile::lower::{
-    Argument, Buffer, BufferId, ContractionResult, ContractionStep, IndexedAxis, KernelCall, KernelId, Place, Plan,
-    PlanOp, PlanStep, Reuse, Routine, Span, View,
+    Argument, Buffer, BufferId, BufferLocation, ContractionResult, ContractionStep, IndexedAxis, KernelCall, KernelId,
+    Plan, PlanOp, PlanStep, Reuse, Routine, Span, View,
 };
 use ms_cpu::{CpuBackend, Isa};
 use ms_ir::Error;
@@ -43,7 +43,7 @@ fn call(kernel: u32, len: usize, args: [Argument; 3]) -> PlanStep {
     PlanStep::Kernel(kernel_call(kernel, len, args))
 }
 
-fn buffer(bytes: usize, place: Place) -> Buffer {
+fn buffer(bytes: usize, place: BufferLocation) -> Buffer {
     Buffer { bytes, place }
 }
 
@@ -79,13 +79,13 @@ fn plan() -> Plan {
         inputs: vec![vector.clone(), vector],
         outputs: vec![Type::of(DType::F32, &[2, 2]), Type::of(DType::F32, &[4])],
         buffers: vec![
-            buffer(16, Place::Input(0)),
-            buffer(16, Place::Input(1)),
-            buffer(4, Place::Constant(0)),
-            buffer(16, Place::Arena(0)),
-            buffer(16, Place::Output(1)),
-            buffer(16, Place::Arena(64)),
-            buffer(16, Place::Output(0)),
+            buffer(16, BufferLocation::Input(0)),
+            buffer(16, BufferLocation::Input(1)),
+            buffer(4, BufferLocation::Constant(0)),
+            buffer(16, BufferLocation::Arena(0)),
+            buffer(16, BufferLocation::Output(1)),
+            buffer(16, BufferLocation::Arena(64)),
+            buffer(16, BufferLocation::Output(0)),
         ],
         arena_bytes: 128,
         steps: vec![
@@ -232,10 +232,10 @@ fn plans_that_reach_outside_are_refused() {
         |it| contraction(it).k[0].strides[2] = 1,
         |it| contraction(it).types.b = DType::F64,
         |it| it.buffers[0].bytes = 20,
-        |it| it.buffers[5].place = Place::Arena(128),
-        |it| it.buffers[2].place = Place::Constant(1),
-        |it| it.buffers[0].place = Place::Position,
-        |it| it.buffers[5].place = Place::Position,
+        |it| it.buffers[5].place = BufferLocation::Arena(128),
+        |it| it.buffers[2].place = BufferLocation::Constant(1),
+        |it| it.buffers[0].place = BufferLocation::Position,
+        |it| it.buffers[5].place = BufferLocation::Position,
     ];
     check_refused(plan, |it| &mut it.routines[0], &broken);
 }
@@ -267,7 +267,11 @@ fn rows() -> Plan {
     let main = Routine {
         inputs: vec![x.clone(), at],
         outputs: vec![y],
-        buffers: vec![buffer(24, Place::Input(0)), buffer(16, Place::Input(1)), buffer(16, Place::Output(0))],
+        buffers: vec![
+            buffer(24, BufferLocation::Input(0)),
+            buffer(16, BufferLocation::Input(1)),
+            buffer(16, BufferLocation::Output(0)),
+        ],
         steps: vec![
             PlanStep::Check { op: PlanOp(ops::GATHER.op()), of: x, axis: 0, positions, node: None },
             PlanStep::Kernel(KernelCall {
@@ -337,7 +341,11 @@ fn empty_results() {
     let main = Routine {
         inputs: vec![empty.clone(), empty.clone()],
         outputs: vec![empty],
-        buffers: vec![buffer(0, Place::Input(0)), buffer(0, Place::Input(1)), buffer(0, Place::Output(0))],
+        buffers: vec![
+            buffer(0, BufferLocation::Input(0)),
+            buffer(0, BufferLocation::Input(1)),
+            buffer(0, BufferLocation::Output(0)),
+        ],
         steps: vec![call(0, 0, [argument(0, 0, 4), argument(1, 0, 4), argument(2, 0, 4)])],
         ..Routine::default()
     };
@@ -372,7 +380,7 @@ fn artifacts_are_for_their_instruction_set_and_plan() {
     impl StoredProgram for Other {
         fn write(&self, _: &mut Vec<u8>) {}
     }
-    let other = Artifact { program: Program::Made(Arc::new(Other)), ..artifact.clone() };
+    let other = Artifact { program: Program::InMemory(Arc::new(Other)), ..artifact.clone() };
     assert_eq!(code(&other), Some(Code::Backend));
     assert_ne!(interp.fingerprint(), CpuBackend::with_isa(Isa::detect()).expect("detected").fingerprint());
 }

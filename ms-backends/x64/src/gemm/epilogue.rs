@@ -3,7 +3,7 @@
 use super::Matrix;
 use super::matrices::Matrices;
 use crate::kernel::KernelCode;
-use ms_ir::EpilogueWords;
+use ms_ir::TileArguments;
 use ms_ir::data::{Array, DType};
 use ms_ir::error::Result;
 use smallvec::SmallVec;
@@ -17,7 +17,7 @@ pub struct Epilogue<'a> {
     /// The argument block of a call on the whole result, without the result's address.
     pub arguments: &'a [u64],
     /// The words of the argument block that vary per output tile.
-    pub words: EpilogueWords,
+    pub words: TileArguments,
 }
 
 /// The output tiles of a contraction. A tile is materialised only until its epilogues have read it.
@@ -94,7 +94,7 @@ impl<'a> OutputTiles<'a> {
         first: u64,
         steps: [isize; 2],
     ) -> SmallVec<[u64; 64]> {
-        let EpilogueWords { loops, axes, result, .. } = epilogue.words;
+        let TileArguments { loops, axes, result, .. } = epilogue.words;
         let mut arguments: SmallVec<[u64; 64]> = SmallVec::from_slice(epilogue.arguments);
         self.product.indices(tile.product, |axis, index| {
             if axis < axes {

@@ -84,7 +84,7 @@ unsafe fn run_on(
     let (types, precision) = (contraction.types, contraction.precision);
     let run = |matrices: &Matrices, mut operands: [ContractionOperand<'_>; 2]| {
         for (at, operand) in operands.iter_mut().enumerate() {
-            operand.held = operand.held.filter(|_| matrices.is_same(at));
+            operand.parameter_storage = operand.parameter_storage.filter(|_| matrices.is_same(at));
         }
         let to = match to {
             Results::Memory(first) => To { first, output_tiles: None },
@@ -182,7 +182,7 @@ unsafe fn floats<W: Accumulator>(
     // SAFETY: offsets and strides in bytes address the elements of `product`, which are live by this function's
     // contract.
     unsafe {
-        let held = operands.map(|it| it.held);
+        let held = operands.map(|it| it.parameter_storage);
         ordered.run_stored(product.count(), |it| product.offsets(it), (a, b, out), held, to.output_tiles.as_ref())
     }
 }

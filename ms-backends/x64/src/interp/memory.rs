@@ -16,7 +16,7 @@ use ms_ir::{ParamId, Role, Val};
 pub unsafe fn load(frame: &Frame<'_>, out: usize, param: ParamId) {
     let first = frame.address[param.0 as usize];
     let stride = frame.lane_stride[param.0 as usize];
-    if frame.kernel.params[param.0 as usize].role == Role::Position {
+    if frame.kernel.params[param.0 as usize].role == Role::Iota {
         // SAFETY: `out` is the current instruction, and positions are 64-bit integers.
         let out = unsafe { frame.result::<u64>(out) };
         for (lane, out) in out.iter_mut().enumerate() {

@@ -125,7 +125,7 @@ pub struct Call {
     extents: Vec<usize>,
     /// The position of the first step of each loop, if the kernel reads positions.
     bases: Vec<u64>,
-    /// The smallest position of each parameter with [`Role::Position`].
+    /// The smallest position of each parameter with [`Role::Iota`].
     starts: Vec<u64>,
     operands: Vec<Operand>,
     roles: Vec<Role>,
@@ -232,7 +232,7 @@ impl Call {
             let size = self.operands[at].dtype.size();
             let first = self.operands[memory].first * size;
             words.push(match self.roles[at] {
-                Role::Position => 8 * self.starts[at] + first as u64,
+                Role::Iota => 8 * self.starts[at] + first as u64,
                 _ => self.operands[memory].lines.as_mut_ptr() as u64 + (GUARD + first) as u64,
             });
             words.extend(self.operands[at].strides.iter().map(|&it| (it * size as i64) as u64));

@@ -237,7 +237,7 @@ impl Run {
                         operand.elements.clone().unwrap_or(Elements::Random(at as u64))
                     }
                     Role::Output => Elements::Unwritten,
-                    Role::Position => operand.elements.clone().unwrap_or(Elements::From(0)),
+                    Role::Iota => operand.elements.clone().unwrap_or(Elements::From(0)),
                 };
                 match chosen {
                     Elements::All(all) => call.fill(param, |at| all[at]),
@@ -341,7 +341,7 @@ impl Parser<'_, '_> {
         } else if info(param).role == Role::Output && !matches!(operand.elements, Some(Elements::Unwritten)) {
             return refuse("an output is `unwritten` before".into());
         }
-        let counts = info(param).role == Role::Position;
+        let counts = info(param).role == Role::Iota;
         if counts && !matches!(operand.elements, Some(Elements::From(_))) {
             return refuse("positions count `from` one of them".into());
         } else if !counts && matches!(operand.elements, Some(Elements::From(_))) {

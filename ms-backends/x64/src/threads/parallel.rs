@@ -9,7 +9,7 @@ use crate::threads::partition::{CHUNK_NANOS, MAX_CHUNKS, is_short};
 use crate::threads::split_reduction::{self, SplitKernels, SplitReduction};
 use ms_ir::data::Array;
 use ms_ir::error::Result;
-use ms_ir::{Inst, Kernel, KernelView, LaneAxis, LoopWords, StepCode};
+use ms_ir::{Inst, Kernel, KernelView, LaneAxis, LoopArguments, StepCode};
 use std::sync::{Arc, OnceLock};
 
 /// The number of lanes in a chunk is a multiple of this, so that chunks begin at cache lines.
@@ -18,7 +18,7 @@ const LANE_GRAIN: usize = 64;
 /// The code of a kernel, with the data that partitioning its calls needs.
 pub struct Parallel {
     code: Arc<dyn KernelCode>,
-    words: LoopWords,
+    words: LoopArguments,
     /// The number of loops over the result, which come first.
     points: usize,
     /// The index of the lane loop.
@@ -55,7 +55,7 @@ impl Parallel {
         let lanes = kernel.par as usize;
         Self {
             code,
-            words: LoopWords::of(kernel),
+            words: LoopArguments::of(kernel),
             points: lanes + usize::from(kernel.lanes == LaneAxis::Parallel),
             lanes,
             insts: kernel.insts.iter().map(Inst::cost).sum(),

@@ -3,7 +3,7 @@
 
 use crate::kernel::{KernelCode, Partition, PartitionedLoop};
 use crate::threads;
-use ms_ir::{KernelLaunch, LoopWords};
+use ms_ir::{KernelLaunch, LoopArguments};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl<'a> Partition<'a> {
         steps: usize,
         grain: usize,
         code: &'a dyn KernelCode,
-        words: LoopWords,
+        words: LoopArguments,
         nanos: usize,
     ) -> Self {
         let chunk = steps.div_ceil((nanos / CHUNK_NANOS).clamp(1, MAX_CHUNKS)).next_multiple_of(grain);
@@ -137,7 +137,7 @@ mod tests {
         let kernel = Kernel::parse(text).expect(text);
         let code = Interpreted::new(kernel.clone());
         let whole = |nanos| Partition::whole(&code, nanos);
-        let along = |nanos| Partition::along(0, 1000, 1, &code, LoopWords::of(&kernel), nanos);
+        let along = |nanos| Partition::along(0, 1000, 1, &code, LoopArguments::of(&kernel), nanos);
         let short = || (0..12).map(|_| whole(1_000)).collect::<Vec<_>>();
         let cases = [
             (vec![], CHUNK_NANOS, &[][..]),

@@ -1,7 +1,7 @@
 //! Defines the interface of backends.
 
 use super::program::{Artifact, CompileOptions};
-use super::roof::{Exceeded, Roof};
+use super::roofline::{Exceeded, Roof};
 use super::waits::Waits;
 use crate::lower::eager::Step;
 use crate::target::Target;

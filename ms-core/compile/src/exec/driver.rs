@@ -1,9 +1,9 @@
 //! Defines the interface between the plan runner and the device that runs its steps.
 
-use ms_ir::{MapVec, check_positions};
 use ms_ir::data::{Array, Attrs, DType, Layout, MemorySpace, Op, Shape, Storage, Type};
 use ms_ir::error::{Code, Error, Result, in_op};
-use ms_ir::{Contraction, ContractionOperand, EpilogueWords, KernelLaunch, KernelView, Precision};
+use ms_ir::{Contraction, ContractionOperand, KernelLaunch, KernelView, Precision, TileArguments};
+use ms_ir::{MapVec, check_positions};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -131,7 +131,7 @@ pub unsafe trait Driver: Send + Sync {
     ///
     /// A kernel that reads the result has exactly one loop for each axis of it, in the order of
     /// [`Contraction::axes_of`]. If the result has no axes, the kernel has a single loop of one iteration. All loops
-    /// are parallel, except for the last one of a kernel [by rows](EpilogueWords::by_rows). At each iteration it reads
+    /// are parallel, except for the last one of a kernel [by rows](TileArguments::by_rows). At each iteration it reads
     /// the elements of the result at the corresponding indices.
     ///
     /// Any other kernel is by rows. It has one loop for each axis of the result but the last one, followed by other
@@ -278,7 +278,7 @@ pub struct EpilogueCall<'a, K> {
     /// The argument block of a call on the whole result. The address of a contraction's result is zero.
     pub block: &'a [u64],
     /// The per-tile arguments.
-    pub words: EpilogueWords,
+    pub words: TileArguments,
 }
 
 /// Elements in device memory.
@@ -288,8 +288,8 @@ pub struct MemoryView {
     pub address: u64,
     /// The size of the memory.
     pub bytes: usize,
-    /// See [`ContractionOperand::held`].
-    pub held: Option<Arc<Storage>>,
+    /// See [`ContractionOperand::parameter_storage`].
+    pub parameter_storage: Option<Arc<Storage>>,
     /// The dtype of the elements.
     pub dtype: DType,
     /// The positions of the elements in the memory, in elements.
@@ -308,7 +308,7 @@ impl MemoryView {
     /// The address is a host address, and the memory is live as long as the array. Every element is initialised before
     /// it is read.
     pub unsafe fn borrowed(&self) -> Array {
-        if let Some(block) = &self.held {
+        if let Some(block) = &self.parameter_storage {
             let before = (self.address - block.device_ptr() as u64) as usize / self.dtype.size();
             let (shape, strides) = (self.layout.shape().into(), self.layout.strides().into());
             let layout = Layout::new(shape, strides, self.layout.offset() + before);
@@ -342,7 +342,7 @@ impl LibraryCall {
     /// # Errors
     /// The errors of `run`.
     pub fn explained(&self, operands: &[MemoryView], run: impl FnOnce() -> Result<()>) -> Result<()> {
-        in_op(run).map_err(|it| refused(it, self.op, operands.iter().map(MemoryView::ty), self.node))
+        in_op(run).map_err(|it| with_op_and_node(it, self.op, operands.iter().map(MemoryView::ty), self.node))
     }
 }
 
@@ -391,14 +391,14 @@ impl Check {
                 // and initialised by this method's contract.
                 let bytes = unsafe { std::slice::from_raw_parts(first as *const u8, operand.layout.numel() * size) };
                 check(attrs, operand.dtype, bytes)
-                    .map_err(|it| refused(it, self.op, std::iter::once(operand.ty()), self.node))
+                    .map_err(|it| with_op_and_node(it, self.op, std::iter::once(operand.ty()), self.node))
             }
             Accepted::Positions { of, shape, axis } => {
                 // SAFETY: the elements at this host address are live and initialised, and `positions` is dropped before
                 // the call returns.
                 let positions = unsafe { operand.borrowed() };
                 check_positions(&positions, *axis, shape)
-                    .map_err(|it| refused(it, self.op, [of.clone(), operand.ty()].into_iter(), self.node))
+                    .map_err(|it| with_op_and_node(it, self.op, [of.clone(), operand.ty()].into_iter(), self.node))
             }
         }
     }
@@ -406,7 +406,7 @@ impl Check {
 
 /// Adds the op, its operands and the node to an error.
 #[cold]
-fn refused(error: Error, op: Op, operands: impl Iterator<Item = Type>, node: Option<u32>) -> Error {
+fn with_op_and_node(error: Error, op: Op, operands: impl Iterator<Item = Type>, node: Option<u32>) -> Error {
     let error = error.with_op(op.name()).with_operands(operands.map(|it| it.to_string()));
     match node {
         Some(node) => error.of_node(node),

@@ -121,7 +121,7 @@ pub enum Program {
     /// Bytes from [`StoredProgram::write`].
     Bytes(Arc<[u8]>),
     /// The backend's in-memory form.
-    Made(Arc<dyn StoredProgram>),
+    InMemory(Arc<dyn StoredProgram>),
 }
 
 /// A program that can be serialised.
@@ -135,7 +135,7 @@ impl Program {
     pub fn write(&self, out: &mut Vec<u8>) {
         match self {
             Self::Bytes(bytes) => out.extend_from_slice(bytes),
-            Self::Made(made) => made.write(out),
+            Self::InMemory(made) => made.write(out),
         }
     }
 
@@ -183,7 +183,7 @@ impl PlanProgram {
     pub fn of(artifact: &Artifact) -> Result<Arc<Self>> {
         let refuse = |why: &str| Error::new(Code::Backend, format!("a program cannot be loaded: {why}"));
         match &artifact.program {
-            Program::Made(made) => {
+            Program::InMemory(made) => {
                 let made: Arc<dyn Any + Send + Sync> = made.clone();
                 made.downcast().map_err(|_| refuse("it is another backend's"))
             }
@@ -208,7 +208,7 @@ impl PlanProgram {
 
     /// Combines this program and its code to an artifact.
     pub fn artifact(self, code: MachineCode) -> Artifact {
-        Artifact { interface: Interface::of(&self.plan), program: Program::Made(Arc::new(self)), code }
+        Artifact { interface: Interface::of(&self.plan), program: Program::InMemory(Arc::new(self)), code }
     }
 }
 

@@ -43,7 +43,7 @@ impl Waits {
                         waits.stacks += usize::from(!it.series.is_empty());
                     }
                     Repeat::Counted { .. } => waits.stacks += 1,
-                    Repeat::Times { .. } => {}
+                    Repeat::Fixed { .. } => {}
                 },
                 PlanStep::Library { op, .. } => waits.host_steps += usize::from(definition(op.0).effects.act_on_host()),
                 PlanStep::Kernel(_) | PlanStep::Kernels(_) | PlanStep::Contraction(_) => {}

@@ -42,7 +42,7 @@ impl Work {
         let accessed = (0..kernel.params.len()).map(|at| {
             let param = kernel.params[at];
             let strides = match param.role {
-                Role::Position | Role::Immediate => return 0,
+                Role::Iota | Role::Immediate => return 0,
                 Role::Input | Role::Output | Role::Indexed => &block[kernel.param_word(at) + 1..][..extents.len()],
             };
             // A gathered operand is read once per point, wherever its elements are.

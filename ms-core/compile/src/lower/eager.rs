@@ -146,7 +146,7 @@ impl Call {
         numbers: &[u64],
         words: usize,
     ) -> SmallVec<[u64; 24]> {
-        let mut block = self.nest.block(addresses);
+        let mut block = self.nest.argument_block(addresses);
         if let Some(IndexedAxis { stride, extent }) = self.axis {
             block.extend([stride as u64, extent as u64]);
         }
@@ -185,7 +185,7 @@ pub fn prepare(
             operands.extend_from_slice(inputs);
             operands.push((&result, out.dtype));
             let nest = Nest::elementwise(&shape, &operands);
-            let key = KernelKey::new(Some(def.op()), of_body(def, attrs), &nest, params(Role::Position, &operands));
+            let key = KernelKey::new(Some(def.op()), of_body(def, attrs), &nest, params(Role::Iota, &operands));
             Some(Call::new(key, nest, None))
         }
         Lowering::Gather(axis) => Some(prepare_gather(def, inputs[0], inputs[1], axis(attrs))),
@@ -206,7 +206,7 @@ pub fn prepare(
         | Lowering::Constant(_)
         | Lowering::Check(_)
         | Lowering::Library
-        | Lowering::OfImages(_)
+        | Lowering::Spatial(_)
         | Lowering::Update
         | Lowering::Slices(_)
         | Lowering::Composite(_)
@@ -408,7 +408,7 @@ mod tests {
         let kernel = build(&call);
         assert_eq!((kernel.par, kernel.seq, kernel.lanes), (1, 0, LaneAxis::Parallel));
         assert!(kernel.insts.contains(&Inst::Binary(BinaryOp::Add, Val(0), Val(1))));
-        let block = call.nest.block([1000, 2000, 3000]);
+        let block = call.nest.argument_block([1000, 2000, 3000]);
         assert_eq!(&*block, &[2, 3, 1000, 12, 4, 2000, 0, 4, 3000, 12, 4]);
         assert_eq!(block.len(), kernel.call_words());
     }
@@ -445,11 +445,11 @@ mod tests {
         assert_eq!((kernel.par, kernel.seq, kernel.lanes), (1, 0, LaneAxis::Reduced));
         assert_eq!(kernel.params[1].step, StrideClass::Zero);
         assert!(kernel.insts.iter().any(|it| matches!(it, Inst::Reduce(Reducer::Sum, _))));
-        assert_eq!(&*rows.nest.block([8, 16]), &[4, 32, 8, 64, 2, 16, 2, 0]);
+        assert_eq!(&*rows.nest.argument_block([8, 16]), &[4, 32, 8, 64, 2, 16, 2, 0]);
 
         let columns = call(&[4, 32], &[0]);
         assert_eq!((columns.nest.par, columns.nest.seq, columns.nest.lanes), (0, 1, LaneAxis::Parallel));
-        assert_eq!(&*columns.nest.block([8, 16]), &[32, 4, 8, 2, 64, 16, 2, 0]);
+        assert_eq!(&*columns.nest.argument_block([8, 16]), &[32, 4, 8, 2, 64, 16, 2, 0]);
         assert_eq!(&*call(&[2, 4, 8], &[0, 1, 2]).nest.extents, &[64]);
 
         let strict = in_precision(&[4, 32], &[1], Precision::Strict);
@@ -464,7 +464,7 @@ mod tests {
         let call = prepare(&IOTA, &attrs, &[], &out, Precision::Highest).expect("iota is one kernel");
         let kernel = build(&call);
         assert!(kernel.reads_position());
-        assert_eq!(kernel.call_words(), call.nest.block([1000]).len() + kernel.loops());
+        assert_eq!(kernel.call_words(), call.nest.argument_block([1000]).len() + kernel.loops());
         assert_eq!(kernel.base_word(0), 3);
     }
 

@@ -13,8 +13,9 @@
 //! - `reuse`, `memory` and `assemble` lay out memory.
 //!
 //! Regions of nodes become routines of the same plan (`iteration`, `routines`), before the graphs whose nodes run them.
-//! A small `while` is a kernel (`repeat`). Everything that depends on the processor is in its [`Target`](crate::target::Target)(crate::target::Target). Eager
-//! execution builds kernels of single ops ([`eager`]) over the same loops ([`nest`]).
+//! A small `while` is a kernel (`repeat`). Everything that depends on the processor is in its
+//! [`Target`](crate::target::Target)(crate::target::Target). Eager execution builds kernels of single ops ([`eager`])
+//! over the same loops ([`nest`]).
 
 mod fusion;
 mod pipeline;
@@ -25,13 +26,13 @@ pub mod eager;
 
 pub use fusion::nest;
 pub use pipeline::{LowerOptions, lower, lower_traced};
-pub use plan::lines::{
-    Exhausted, composite_of_node, function_of_node, have_same_lines, line_of_node, line_of_refusal, node_of_memory,
-    refuse_at_the_same_lines,
+pub use plan::locations::{
+    Exhausted, composite_of_node, fail_at_same_locations, function_of_node, have_same_locations, line_of_node,
+    location_of_failure, node_of_memory,
 };
 pub use plan::routines::PlanNames;
 pub use plan::{
-    Argument, Buffer, BufferId, Carry, ContractionResult, ContractionStep, Epilogue, EpilogueLoops, IndexedAxis,
-    KernelCall, KernelId, Loop, NextCarry, Place, Plan, PlanOp, PlanStep, Repeat, Reuse, Routine, RoutineId,
+    Argument, Buffer, BufferId, BufferLocation, Carry, ContractionResult, ContractionStep, Epilogue, EpilogueLoops,
+    IndexedAxis, KernelCall, KernelId, Loop, NextCarry, Plan, PlanOp, PlanStep, Repeat, Reuse, Routine, RoutineId,
     STACK_BYTES, Span, View, image_axes, is_stack, value_bytes,
 };

@@ -10,7 +10,7 @@ use crate::lower::fusion::structure::{KnownKernels, Outlines, Structure};
 use crate::lower::plan::assemble::assemble;
 use crate::lower::plan::draft::Draft;
 use crate::lower::plan::horizontal;
-use crate::lower::plan::lines::Numbers;
+use crate::lower::plan::locations::Numbers;
 use crate::lower::plan::routines::{Key, Located, PlanNames, Routines};
 use crate::lower::plan::schedule::{delay_overwriting, orders};
 use crate::lower::plan::{Plan, PlanStep, RoutineId};

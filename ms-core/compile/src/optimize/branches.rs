@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 /// The maximal number of nodes of both arms if both are computed on large arrays. A branch costs less than one pass
 /// over these.
-const MOST_NODES: usize = 8;
+const MAX_NODES: usize = 8;
 
 /// The maximal number of nodes of both arms if both are computed on small arrays. A node then costs about a nanosecond,
 /// and a branch, which prevents fusion, a hundred.
-const MOST_NODES_SMALL: usize = 64;
+const MAX_NODES_SMALL: usize = 64;
 
 /// The maximal number of elements of a small array.
 const SMALL: usize = 64;
@@ -82,5 +82,5 @@ fn worth_computing(yes: &Graph, no: &Graph) -> bool {
         // The `select` is a node, too.
         nodes += arm.outputs().len();
     }
-    nodes <= if small { MOST_NODES_SMALL } else { MOST_NODES }
+    nodes <= if small { MAX_NODES_SMALL } else { MAX_NODES }
 }

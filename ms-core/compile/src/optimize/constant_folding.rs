@@ -147,7 +147,7 @@ fn is_exact(def: &OpDef, attrs: &Attrs, operands: &[DType], result: DType) -> bo
         | Lowering::Constant(_)
         | Lowering::Check(_)
         | Lowering::Library
-        | Lowering::OfImages(_)
+        | Lowering::Spatial(_)
         | Lowering::Update
         | Lowering::Composite(_)
         | Lowering::Regions(_) => false,

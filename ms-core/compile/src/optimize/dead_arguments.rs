@@ -206,13 +206,13 @@ impl Slim {
         let needs = needed(body, &wanted);
         let elements: Vec<usize> = at.elements().filter(|&it| needs[it]).collect();
         Self {
-            first: at.first(),
+            first: at.first_carry(),
             carried: at.invariants(),
             control: Control::Loop(Loop { carries: live.len(), sequences: elements.len(), ..at }),
             fixed: [&live[..], &elements].concat(),
             results: outputs.clone(),
             outputs: vec![outputs],
-            passed: stay.into_iter().map(|it| (it, at.first() + it)).collect(),
+            passed: stay.into_iter().map(|it| (it, at.first_carry() + it)).collect(),
             inputs: Vec::new(),
             specialise: true,
         }

@@ -26,7 +26,7 @@ impl Pass for Licm {
             }
             let mut new = Node { inputs: operands.into(), ..node.clone() };
             for (region, found) in node.regions.iter().zip(&found) {
-                let results = found.compute(rewriter, region, &operands[at.first()..]);
+                let results = found.compute(rewriter, region, &operands[at.first_carry()..]);
                 new.inputs.extend(results);
             }
             // Every graph of the loop takes the values found in any of them.

@@ -1,6 +1,6 @@
 //! Defines passes, their settings and their statistics.
 
-use crate::target::{Images, Kept};
+use crate::target::{Images, LegalComposite};
 use ms_ir::{Graph, Precision};
 use std::borrow::Cow;
 use std::fmt;
@@ -25,7 +25,7 @@ pub struct PassContext {
     /// Whether calls that are marked `no_inline` are inlined like others.
     pub inline_marked: bool,
     /// The composites that the target runs natively.
-    pub kept: Vec<Kept>,
+    pub legal_composites: Vec<LegalComposite>,
     /// The target's support for convolutions and pooling.
     pub images: Images,
     /// The precision of these.
@@ -41,7 +41,7 @@ impl Default for PassContext {
         Self {
             inline_limit: 32,
             inline_marked: false,
-            kept: Vec::new(),
+            legal_composites: Vec::new(),
             images: Images::default(),
             precision: Precision::default(),
             rounds: 8,

@@ -5,7 +5,7 @@ use ms_ir::{Precision, Type};
 
 /// A legal composite: the target runs it natively instead of the ops of its body.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Kept {
+pub struct LegalComposite {
     /// The composite.
     pub op: Op,
     /// The dtype of its first operand and of all other float operands.
@@ -14,7 +14,7 @@ pub struct Kept {
     pub strict: bool,
 }
 
-impl Kept {
+impl LegalComposite {
     /// Returns whether the composite is legal on operands of these types in this precision.
     pub fn admits(&self, op: Op, types: &[&Type], precision: Precision) -> bool {
         let exact = self.strict || precision.is_relaxed();
@@ -31,7 +31,7 @@ mod tests {
     #[test]
     fn what_is_kept() {
         let op = COMPOSITES[0].op();
-        let fast = Kept { op, dtype: DType::F32, strict: false };
+        let fast = LegalComposite { op, dtype: DType::F32, strict: false };
         let (f32, f64) = (Type::of(DType::F32, &[2]), Type::of(DType::F64, &[2]));
         let bool = Type::of(DType::Bool, &[2]);
         assert!(fast.admits(op, &[&f32, &bool, &f32], Precision::Highest));
@@ -39,6 +39,6 @@ mod tests {
         assert!(!fast.admits(op, &[&f64], Precision::Highest));
         assert!(!fast.admits(op, &[&f32], Precision::Strict));
         assert!(!fast.admits(COMPOSITES[1].op(), &[&f32], Precision::Highest));
-        assert!(Kept { strict: true, ..fast }.admits(op, &[&f32], Precision::Strict));
+        assert!(LegalComposite { strict: true, ..fast }.admits(op, &[&f32], Precision::Strict));
     }
 }

@@ -18,7 +18,7 @@ pub enum Contracted {
     /// No convolutions.
     #[default]
     None,
-    /// Forward convolutions in one group whose windows [are patches](ConvGeometry::has_patches).
+    /// Forward convolutions in one group whose windows [are patches](ConvGeometry::is_im2col_view).
     Patches,
     /// All.
     All,
@@ -29,7 +29,7 @@ impl Contracted {
     pub fn admits(self, geometry: &ConvGeometry) -> bool {
         match self {
             Self::None => false,
-            Self::Patches => geometry.result == ConvResult::Output && geometry.groups == 1 && geometry.has_patches(),
+            Self::Patches => geometry.result == ConvResult::Output && geometry.groups == 1 && geometry.is_im2col_view(),
             Self::All => true,
         }
     }

@@ -3,7 +3,7 @@
 mod composite;
 mod images;
 
-pub use composite::Kept;
+pub use composite::LegalComposite;
 pub use images::{Contracted, Images};
 
 use ms_ir::data::{DType, Op};
@@ -30,13 +30,13 @@ pub struct Target {
     pub strided_sums: bool,
     /// Limits of one kernel.
     pub budget: Budget,
-    /// The limits of kernels that it runs as [epilogues](crate::lower::Epilogue) of contractions and ops; `None` if it runs
-    /// none.
+    /// The limits of kernels that it runs as [epilogues](crate::lower::Epilogue) of contractions and ops; `None` if it
+    /// runs none.
     pub epilogues: Option<EpilogueLimits>,
     /// The limits of `while` loops that it runs as kernels; `None` if it runs none.
     pub repeats: Option<RepeatLimits>,
     /// Composites that are legal on the target. Others are expanded to the ops of their bodies.
-    pub composites: &'static [Kept],
+    pub composites: &'static [LegalComposite],
     /// The convolutions that are lowered to contractions, and the axis order of images (NCHW or NHWC).
     pub images: Images,
     /// Native functions. Other functions are expanded to formulas of basic instructions.
@@ -145,7 +145,7 @@ impl Target {
 
     /// Returns whether a composite on operands of these types is legal on the target. In strict precision, its results
     /// must also have the bits of the body's.
-    pub fn keeps(&self, op: Op, types: &[&Type], precision: Precision) -> bool {
+    pub fn is_legal(&self, op: Op, types: &[&Type], precision: Precision) -> bool {
         self.composites.iter().any(|it| it.admits(op, types, precision))
     }
 

@@ -199,36 +199,36 @@ enum Use {
     Any,
     /// The host only, as far as is known, but the profiler is active. Ops take the slow path of any device, so the fast
     /// path needs no check for the profiler.
-    Watched,
+    Profiled,
 }
 
-/// The number of values of [`WatchedUse`], and the value of [`USE`] before the first of them.
-static WATCHES: Mutex<(usize, u8)> = Mutex::new((0, 0));
+/// The number of values of [`ProfiledUse`], and the value of [`USE`] before the first of them.
+static PROFILERS: Mutex<(usize, u8)> = Mutex::new((0, 0));
 
 /// A guard: while one lives, ops and compiled functions of all threads take the slow path of any device.
 #[doc(hidden)]
-pub struct WatchedUse(());
+pub struct ProfiledUse(());
 
-impl WatchedUse {
+impl ProfiledUse {
     pub fn begin() -> Self {
-        let mut watches = WATCHES.lock().unwrap_or_else(PoisonError::into_inner);
-        if watches.0 == 0 {
-            let host = |now| (now != Use::Any as u8).then_some(Use::Watched as u8);
+        let mut profilers = PROFILERS.lock().unwrap_or_else(PoisonError::into_inner);
+        if profilers.0 == 0 {
+            let host = |now| (now != Use::Any as u8).then_some(Use::Profiled as u8);
             let (Ok(before) | Err(before)) = USE.fetch_update(Ordering::Relaxed, Ordering::Relaxed, host);
-            watches.1 = before;
+            profilers.1 = before;
         }
-        watches.0 += 1;
+        profilers.0 += 1;
         Self(())
     }
 }
 
-impl Drop for WatchedUse {
+impl Drop for ProfiledUse {
     fn drop(&mut self) {
-        let mut watches = WATCHES.lock().unwrap_or_else(PoisonError::into_inner);
-        watches.0 -= 1;
-        if watches.0 == 0 {
+        let mut profilers = PROFILERS.lock().unwrap_or_else(PoisonError::into_inner);
+        profilers.0 -= 1;
+        if profilers.0 == 0 {
             // If another device came into use meanwhile, it remains in use.
-            let _any = USE.compare_exchange(Use::Watched as u8, watches.1, Ordering::Relaxed, Ordering::Relaxed);
+            let _any = USE.compare_exchange(Use::Profiled as u8, profilers.1, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 }

@@ -18,17 +18,17 @@ pub(super) struct Owner(AtomicPtr<Mutex<Forms>>);
 struct Forms {
     /// Whether a slot holds the block.
     held: bool,
-    kept: Vec<Arc<dyn Any + Send + Sync>>,
+    cached: Vec<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Forms {
     fn find<F: Any + Send + Sync>(&self, fits: impl Fn(&F) -> bool) -> Option<Arc<F>> {
-        self.kept.iter().filter_map(|it| it.clone().downcast::<F>().ok()).find(|it| fits(it))
+        self.cached.iter().filter_map(|it| it.clone().downcast::<F>().ok()).find(|it| fits(it))
     }
 }
 
 /// The maximum number of forms of a block.
-const MOST: usize = 8;
+const MAX_FORMS: usize = 8;
 
 /// The block is freed with its value.
 const OWNED: usize = 0;
@@ -41,10 +41,10 @@ const HELD: usize = 2;
 
 /// The number of requests for a form that fail before one is cached. Blocks of slots that are written at every step
 /// have few requests in between, and packing takes longer than using the result.
-const VAIN: usize = 3;
+const REQUESTS_BEFORE_CACHING: usize = 3;
 
 /// Larger words are the addresses of [`Forms`], which are aligned.
-const LAST: usize = HELD + VAIN;
+const LAST: usize = HELD + REQUESTS_BEFORE_CACHING;
 const _: () = assert!(align_of::<Mutex<Forms>>() > LAST);
 
 impl Owner {
@@ -90,9 +90,9 @@ impl Owner {
         }
         if let Some(mut forms) = self.locked(word) {
             forms.held = false;
-            let kept = std::mem::take(&mut forms.kept);
+            let cached = std::mem::take(&mut forms.cached);
             drop(forms);
-            drop(kept);
+            drop(cached);
         }
     }
 
@@ -113,11 +113,11 @@ impl Owner {
         if known.is_some() {
             return Ok(known);
         }
-        if !forms.held || forms.kept.len() >= MOST {
+        if !forms.held || forms.cached.len() >= MAX_FORMS {
             return Ok(None);
         }
         let form = Arc::new(make()?);
-        forms.kept.push(form.clone());
+        forms.cached.push(form.clone());
         Ok(Some(form))
     }
 
@@ -128,7 +128,7 @@ impl Owner {
 
     /// Returns the number of cached forms.
     pub fn forms(&self) -> usize {
-        self.locked(self.0.load(Ordering::Acquire)).map_or(0, |it| it.kept.len())
+        self.locked(self.0.load(Ordering::Acquire)).map_or(0, |it| it.cached.len())
     }
 
     /// Returns the table of forms; `None` if no slot holds the block, or few forms have been requested.
@@ -137,7 +137,7 @@ impl Owner {
         loop {
             let next = match word.addr() {
                 OWNED | BORROWED => return None,
-                LAST => Box::into_raw(Box::new(Mutex::new(Forms { held: true, kept: Vec::new() }))),
+                LAST => Box::into_raw(Box::new(Mutex::new(Forms { held: true, cached: Vec::new() }))),
                 count @ HELD..LAST => without_provenance_mut(count + 1),
                 // SAFETY: other words are addresses of tables, and a table lives as long as `self`, which is borrowed
                 // here.

@@ -24,13 +24,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct Storage {
     ptr: NonNull<u8>,
     bytes: usize,
-    place: Place,
+    backing: Backing,
     owner: Owner,
 }
 
 /// The location of a block.
 #[derive(Debug)]
-enum Place {
+enum Backing {
     Host,
     Device(Box<OnDevice>),
 }
@@ -76,7 +76,7 @@ impl Storage {
     /// [`Code::Memory`](crate::Code::Memory) when the system has none.
     #[inline]
     pub fn uninit(bytes: usize) -> Result<Self> {
-        Ok(Self { ptr: host::allocate(bytes)?, bytes, place: Place::Host, owner: Owner::owned() })
+        Ok(Self { ptr: host::allocate(bytes)?, bytes, backing: Backing::Host, owner: Owner::owned() })
     }
 
     /// Allocates a block like [`Storage::uninit`], in any memory.
@@ -94,8 +94,8 @@ impl Storage {
     #[cold]
     fn uninit_on(memory: &'static dyn Memory, bytes: usize) -> Result<Self> {
         use_device(memory.device());
-        let place = Place::Device(Box::new(OnDevice { memory, fences: Mutex::default() }));
-        Ok(Self { ptr: memory.allocate(bytes)?, bytes, place, owner: Owner::owned() })
+        let backing = Backing::Device(Box::new(OnDevice { memory, fences: Mutex::default() }));
+        Ok(Self { ptr: memory.allocate(bytes)?, bytes, backing, owner: Owner::owned() })
     }
 
     /// Wraps a block of borrowed host memory.
@@ -103,7 +103,7 @@ impl Storage {
     /// # Safety
     /// The `bytes` bytes from `first` on are valid until this value and everything that shares it are dropped.
     pub unsafe fn borrowed(first: NonNull<u8>, bytes: usize) -> Self {
-        Self { ptr: first, bytes, place: Place::Host, owner: Owner::borrowed() }
+        Self { ptr: first, bytes, backing: Backing::Host, owner: Owner::borrowed() }
     }
 
     /// Copies some of the bytes to host memory, after the work that writes them.
@@ -119,11 +119,11 @@ impl Storage {
         let from = self.device_ptr().wrapping_add(first).cast_const();
         // SAFETY: `uninit` returned a block of at least `bytes` bytes that nothing else uses.
         let to = unsafe { std::slice::from_raw_parts_mut(copy.ptr.as_ptr().cast::<MaybeUninit<u8>>(), bytes) };
-        match &self.place {
+        match &self.backing {
             // SAFETY: `first + bytes <= self.bytes` by the assertion, and the new block of `bytes` bytes does not
             // overlap this one.
-            Place::Host => unsafe { from.copy_to_nonoverlapping(copy.device_ptr(), bytes) },
-            Place::Device(at) => with_stream(at.memory, StreamKind::Copy, |stream| {
+            Backing::Host => unsafe { from.copy_to_nonoverlapping(copy.device_ptr(), bytes) },
+            Backing::Device(at) => with_stream(at.memory, StreamKind::Copy, |stream| {
                 self.await_written(stream)?;
                 // SAFETY: the bytes are inside the block by the assertion. The stream awaits the work that writes them,
                 // and shared storage is only read.
@@ -167,16 +167,16 @@ impl Storage {
     /// Returns the memory that contains the block.
     #[inline]
     pub fn space(&self) -> MemorySpace {
-        match &self.place {
-            Place::Host => MemorySpace::Host,
-            Place::Device(at) => MemorySpace::Device(at.memory),
+        match &self.backing {
+            Backing::Host => MemorySpace::Host,
+            Backing::Device(at) => MemorySpace::Device(at.memory),
         }
     }
 
     /// Returns whether the block is in host memory.
     #[inline]
     pub fn is_host(&self) -> bool {
-        matches!(self.place, Place::Host)
+        matches!(self.backing, Backing::Host)
     }
 
     /// Makes later work of a stream begin when the block is written: by the recorded work, or else by any work of the
@@ -186,7 +186,7 @@ impl Storage {
     /// The error of the work that writes it, if a wait has returned it: there is nothing to read.
     #[doc(hidden)]
     pub fn await_written(&self, stream: Stream) -> Result<()> {
-        let Place::Device(at) = &self.place else { return Ok(()) };
+        let Backing::Device(at) = &self.backing else { return Ok(()) };
         if self.is_fresh() {
             with_stream(at.memory, StreamKind::Compute, |own| {
                 if own != stream {
@@ -200,7 +200,7 @@ impl Storage {
     /// Makes later work of a stream begin when no other work accesses the block.
     #[doc(hidden)]
     pub fn await_unused(&self, stream: Stream) {
-        if let Place::Device(at) = &self.place {
+        if let Backing::Device(at) = &self.backing {
             at.fences().await_unused(at.memory, stream);
         }
     }
@@ -208,7 +208,7 @@ impl Storage {
     /// Records work that reads the block and has [awaited](Storage::await_written) it.
     #[doc(hidden)]
     pub fn used_by(&self, fence: Fence) {
-        if let Place::Device(at) = &self.place {
+        if let Backing::Device(at) = &self.backing {
             at.fences().used_by(fence);
         }
     }
@@ -216,7 +216,7 @@ impl Storage {
     /// Records work that writes the block and has [awaited](Storage::await_unused) it if it is not fresh.
     #[doc(hidden)]
     pub fn written_by(&self, fence: Fence) {
-        if let Place::Device(at) = &self.place {
+        if let Backing::Device(at) = &self.backing {
             at.fences().written_by(fence);
         }
     }
@@ -224,9 +224,9 @@ impl Storage {
     /// Returns whether the block is in device memory and has no recorded write.
     #[doc(hidden)]
     pub fn is_fresh(&self) -> bool {
-        match &self.place {
-            Place::Host => false,
-            Place::Device(at) => at.fences().is_fresh(),
+        match &self.backing {
+            Backing::Host => false,
+            Backing::Device(at) => at.fences().is_fresh(),
         }
     }
 
@@ -303,10 +303,10 @@ impl Storage {
 impl Drop for Storage {
     fn drop(&mut self) {
         if self.is_owned() {
-            match &self.place {
+            match &self.backing {
                 // SAFETY: `uninit` allocated the block for as many bytes, and `drop` runs once.
-                Place::Host => unsafe { host::release(self.ptr, self.bytes) },
-                Place::Device(at) => free_on(at, self.ptr, self.bytes),
+                Backing::Host => unsafe { host::release(self.ptr, self.bytes) },
+                Backing::Device(at) => free_on(at, self.ptr, self.bytes),
             }
         }
     }

@@ -40,8 +40,8 @@ pub fn warn(warning: Error) {
 pub fn warn_once(code: Code, location: Option<&'static Location<'static>>, make: impl FnOnce() -> Error) {
     type Line = (Code, Option<Location<'static>>);
     /// The codes and source locations of warnings that were printed.
-    static TOLD: LazyLock<Mutex<HashSet<Line>>> = LazyLock::new(Mutex::default);
-    if TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert((code, location.copied())) {
+    static REPORTED: LazyLock<Mutex<HashSet<Line>>> = LazyLock::new(Mutex::default);
+    if REPORTED.lock().unwrap_or_else(PoisonError::into_inner).insert((code, location.copied())) {
         let warning = make();
         warn(match location {
             Some(location) => warning.at(location),

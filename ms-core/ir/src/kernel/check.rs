@@ -31,7 +31,7 @@ impl Kernel {
         if self.lanes == LaneAxis::Reduced && self.params.iter().any(is_apart) {
             return refuse("reduced lanes are written one after the other");
         }
-        if self.params.iter().any(|it| it.role == Role::Position && it.dtype != DType::I64) {
+        if self.params.iter().any(|it| it.role == Role::Iota && it.dtype != DType::I64) {
             return refuse("positions are i64");
         }
         if self.params.iter().any(|it| it.role == Role::Immediate && it.step != StrideClass::Zero) {
@@ -103,7 +103,7 @@ impl Kernel {
         let has = |id: ParamId, role| self.params.get(id.0 as usize).is_some_and(|it| it.role == role);
         let (float, bool) = (out.is_float(), out == DType::Bool);
         let operands = match inst {
-            Inst::Load(id) => [Role::Input, Role::Position, Role::Immediate].into_iter().any(|role| has(id, role)),
+            Inst::Load(id) => [Role::Input, Role::Iota, Role::Immediate].into_iter().any(|role| has(id, role)),
             Inst::Gather(id, position) => {
                 has(id, Role::Indexed) && visible(position) && self.ty(position) == DType::I64
             }

@@ -16,7 +16,7 @@
 //! - The *address* of a param points to its element at the first iteration of all loops. A *stride* is the distance in
 //!   bytes to its element at the next iteration of a loop; it may be negative. The stride along the lanes must match
 //!   [`Param::step`], unless there is one lane.
-//! - A param of [`Role::Position`] is an iota and is not materialised. The element at address `a` is `a / 8`, as in an
+//! - A param of [`Role::Iota`] is an iota and is not materialised. The element at address `a` is `a / 8`, as in an
 //!   array of i64 at address zero that contains 0, 1, 2 and so on. So its address is eight times the index of the first
 //!   iteration, and a caller that partitions a loop advances it like any other.
 //! - A param of [`Role::Immediate`] is a number of the call. Its word has the bits of its dtype in the low bytes, and
@@ -100,14 +100,14 @@ mod check;
 mod conversion;
 mod names;
 mod order;
-mod part;
+mod partition;
 mod sign;
 mod text;
 mod uniform;
 
 pub use build::KernelBuilder;
 pub use order::{ReductionOrder, run_multiple};
-pub use part::LoopWords;
+pub use partition::LoopArguments;
 pub use sign::Sign;
 pub use text::NamedKernel;
 
@@ -130,7 +130,7 @@ pub enum Role {
     /// A buffer that is written.
     Output,
     /// An iota of i64, which is read but not materialised: the numbers 0, 1, 2 and so on from address zero.
-    Position,
+    Iota,
     /// A buffer that only [`Inst::Gather`] reads, along a separate axis.
     Indexed,
     /// A number in the argument block of the call, which is equal for all iterations.

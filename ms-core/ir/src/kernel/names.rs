@@ -133,7 +133,7 @@ names! {
     Role {
         Input = "in",
         Output = "out",
-        Position = "pos",
+        Iota = "pos",
         Indexed = "indexed",
         Immediate = "imm",
     }

@@ -1,8 +1,8 @@
 //! Expansion of transcendental functions in kernels to formulas.
 
 use super::{
-    acos, acosh, asin, asinh, atan, atan2, atanh, cos, cosh, erf, erfc, exp, exp_of_not_positive, expm1, log, log1p,
-    pow, rsqrt, sin, sinh, tan, tanh,
+    acos, acosh, asin, asinh, atan, atan2, atanh, cos, cosh, erf, erfc, exp, exp_nonpositive, expm1, log, log1p, pow,
+    rsqrt, sin, sinh, tan, tanh,
 };
 use crate::body::{Expr, body};
 use crate::data::DType;
@@ -59,7 +59,7 @@ impl Expansion {
         static DECAYING: [OnceLock<Expansion>; 2] = [const { OnceLock::new() }; 2];
         match (math, sign) {
             (Math::Exp, Sign::NotPositive) => DECAYING[usize::from(dtype == DType::F64)]
-                .get_or_init(|| Self::new(1, dtype, |x, _| exp_of_not_positive(x))),
+                .get_or_init(|| Self::new(1, dtype, |x, _| exp_nonpositive(x))),
             _ => Self::of(math, dtype),
         }
     }

@@ -18,7 +18,7 @@ fn exp_halved(x: Expr<'_>, halvings: i64) -> Expr<'_> {
     // fields have this sum.
     let of_one = 2 * format.bias() - halvings;
     // Beyond these bounds the result is zero or infinite, as at the bounds.
-    let x = x.max(least(of_one)).min(format.pick(91.0, 712.0));
+    let x = x.max(min_argument(of_one)).min(format.pick(91.0, 712.0));
     let (n, fields) = nearest_plus(x, LOG2_E, of_one);
     let both = fields << format.fraction_bits();
     let half = (fields << (format.fraction_bits() - 1)) & (-1 << format.fraction_bits());
@@ -26,12 +26,12 @@ fn exp_halved(x: Expr<'_>, halvings: i64) -> Expr<'_> {
 }
 
 /// `e^x` for nonpositive `x`, with the bits of [`exp`].
-pub fn exp_of_not_positive(x: Expr<'_>) -> Expr<'_> {
+pub fn exp_nonpositive(x: Expr<'_>) -> Expr<'_> {
     let format = Format::of(x);
     // 2^n itself may be subnormal; 2^(n + lift) is normal.
     let lift = format.pick(64, 512);
     let of_one = format.bias() + lift;
-    let x = x.max(least(of_one));
+    let x = x.max(min_argument(of_one));
     let (n, field) = nearest_plus(x, LOG2_E, of_one);
     scaled_exp(x, n) * (field << format.fraction_bits()).bitcast() * 2f64.powi(-lift as i32)
 }
@@ -39,7 +39,7 @@ pub fn exp_of_not_positive(x: Expr<'_>) -> Expr<'_> {
 /// Returns an argument whose factor 2^n has the exponent field zero, where `field_of_one` is the exponent field of 2^0.
 /// The exponential is zero there and below. Clamping avoids products that underflow, which some processors compute a
 /// hundred times slower.
-fn least(field_of_one: i64) -> f64 {
+fn min_argument(field_of_one: i64) -> f64 {
     -field_of_one as f64 * consts::LN_2
 }
 

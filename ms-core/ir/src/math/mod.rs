@@ -20,7 +20,7 @@ mod trigonometric;
 
 pub use erf::{erf, erfc};
 pub use expand::{Expansion, expand, expand_all, formula};
-pub use exponential::{cosh, exp, exp_of_not_positive, expm1, sigmoid, sinh, tanh};
+pub use exponential::{cosh, exp, exp_nonpositive, expm1, sigmoid, sinh, tanh};
 pub use function::Math;
 pub use logarithm::{acosh, asinh, atanh, log, log1p};
 pub use power::{pow, pow_int, rsqrt};

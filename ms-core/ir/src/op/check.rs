@@ -72,7 +72,7 @@ pub fn operand_counts(def: &OpDef) -> RangeInclusive<usize> {
         | Lowering::Contraction(_)
         | Lowering::Gather(_)
         | Lowering::Generate(_)
-        | Lowering::OfImages(_)
+        | Lowering::Spatial(_)
         | Lowering::Position(_)
         | Lowering::Reduce(_) => true,
         _ => false,

@@ -28,12 +28,12 @@ pub enum Control {
 /// The inputs of the body are the carries, one element of each sequence, and the invariants. Its outputs are the
 /// carries of the next iteration, then one row of each stack.
 ///
-/// The operands from [`Loop::first`] on are the initial carries, the sequences and the invariants. The results are the
-/// last carries, then the number of iterations for a `while` with stacks, then the stacks.
+/// The operands from [`Loop::first_carry`] on are the initial carries, the sequences and the invariants. The results
+/// are the last carries, then the number of iterations for a `while` with stacks, then the stacks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Loop {
     /// The number of times that the body runs.
-    pub trips: Trips,
+    pub trips: TripCount,
     /// The number of carries.
     pub carries: usize,
     /// The number of sequences.
@@ -42,11 +42,11 @@ pub struct Loop {
 
 /// The number of times that the body of a loop runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Trips {
+pub enum TripCount {
     /// Runs while the result of region 0, which has the same inputs, is true. Such a loop has no sequences.
     While,
     /// Runs a fixed number of times.
-    Times {
+    Fixed {
         /// The number of iterations.
         count: usize,
         /// Whether sequences are read from the last element to the first.
@@ -75,7 +75,7 @@ impl Control {
         match self {
             Self::Call { .. } | Self::Recompute => Some(input),
             Self::Branch => Some(1 + input),
-            Self::Loop(at) => (!at.elements().contains(&input)).then(|| at.first() + input),
+            Self::Loop(at) => (!at.elements().contains(&input)).then(|| at.first_carry() + input),
             Self::CustomVjp(_) => None,
             Self::TransformNode(it) => it.runs_region().then_some(input),
         }
@@ -98,40 +98,40 @@ impl Loop {
     /// Creates a loop over sequences with `length` iterations, or a number given by operand 0.
     pub fn scan(length: Option<usize>, carries: usize, sequences: usize, reverse: bool) -> Self {
         let trips = match length {
-            Some(count) => Trips::Times { count, reverse },
-            None => Trips::Counted { reverse },
+            Some(count) => TripCount::Fixed { count, reverse },
+            None => TripCount::Counted { reverse },
         };
         Self { trips, carries, sequences }
     }
 
     /// Creates a loop with a condition.
     pub fn repeat(carries: usize) -> Self {
-        Self { trips: Trips::While, carries, sequences: 0 }
+        Self { trips: TripCount::While, carries, sequences: 0 }
     }
 
     /// Whether region 0 is a condition.
     pub fn is_while(&self) -> bool {
-        self.trips == Trips::While
+        self.trips == TripCount::While
     }
 
     /// Whether operand 0 is the number of iterations.
     pub fn is_counted(&self) -> bool {
-        matches!(self.trips, Trips::Counted { .. })
+        matches!(self.trips, TripCount::Counted { .. })
     }
 
     /// Returns the number of iterations, if it is fixed.
     pub fn length(&self) -> Option<usize> {
         match self.trips {
-            Trips::Times { count, .. } => Some(count),
-            Trips::While | Trips::Counted { .. } => None,
+            TripCount::Fixed { count, .. } => Some(count),
+            TripCount::While | TripCount::Counted { .. } => None,
         }
     }
 
     /// Whether sequences are read and stacks are filled from last to first.
     pub fn reverse(&self) -> bool {
         match self.trips {
-            Trips::While => false,
-            Trips::Times { reverse, .. } | Trips::Counted { reverse } => reverse,
+            TripCount::While => false,
+            TripCount::Fixed { reverse, .. } | TripCount::Counted { reverse } => reverse,
         }
     }
 
@@ -141,7 +141,7 @@ impl Loop {
     }
 
     /// Returns the position of the first carry among the operands.
-    pub fn first(&self) -> usize {
+    pub fn first_carry(&self) -> usize {
         usize::from(self.is_counted())
     }
 
@@ -156,7 +156,7 @@ impl Loop {
     }
 
     /// Returns the position of the first stack among the results.
-    pub fn stacked(&self) -> usize {
+    pub fn first_stack(&self) -> usize {
         self.carries + usize::from(self.is_while())
     }
 }
@@ -232,10 +232,10 @@ pub enum Lane {
     /// A value that all lanes share; a result that differs between lanes is an error.
     Shared,
     /// A value per lane, along the first axis.
-    Own,
+    Mapped,
     /// A result that may differ between lanes, of which the largest element is returned: the state of a random
     /// generator.
-    Furthest,
+    Max,
 }
 
 impl Lane {
@@ -248,13 +248,13 @@ impl Lane {
     pub const fn of(code: i64) -> Self {
         match code {
             0 => Self::Shared,
-            1 => Self::Own,
-            _ => Self::Furthest,
+            1 => Self::Mapped,
+            _ => Self::Max,
         }
     }
 
     /// Returns the type for all lanes from the type for one.
     pub fn spread(self, ty: &Type, lanes: Dim) -> Type {
-        if self == Self::Own { ty.stacked(lanes) } else { ty.clone() }
+        if self == Self::Mapped { ty.stacked(lanes) } else { ty.clone() }
     }
 }

@@ -1,6 +1,6 @@
 //! The definition of an op.
 
-use super::{Control, Effects, ImageForm, ImageRule, Sample};
+use super::{Control, Effects, Sample, SpatialForm, SpatialRule};
 use crate::data::{Array, Attrs, DType, Layout, Literal, Op, OpInfo, Type};
 use crate::error::Result;
 use crate::{ContractionRanks, Graph, KernelBuilder, Precision, Reducer, Val};
@@ -16,8 +16,8 @@ pub type Arrays = SmallVec<[Array; 1]>;
 
 /// The definition of an op: all knowledge that the compiler has of it.
 ///
-/// The rules that differentiate and batch the op speak of tensors, which this crate does not know. [`transforms`] refers
-/// to them, and only the crate that defines the op reads it.
+/// The rules that differentiate and batch the op speak of tensors, which this crate does not know. [`transforms`]
+/// refers to them, and only the crate that defines the op reads it.
 ///
 /// [`transforms`]: Self::transforms
 pub struct OpDef {
@@ -71,13 +71,13 @@ pub enum Lowering {
     Library,
     /// A library call like [`Library`](Self::Library), on images. It runs in another axis order if the target asks for
     /// one (`Target::images`); a convolution is then a contraction.
-    OfImages(ImageRule),
+    Spatial(SpatialRule),
     /// A library call like [`Library`](Self::Library). The only result is the first operand with some elements changed.
     /// If it is computed in place, the other elements are not written.
     Update,
     /// The operands as slices of the only result: returns the layout of each operand in it.
     Slices(SliceRule),
-    /// The ops of a body, unless the composite is native to the target (`Target::keeps`).
+    /// The ops of a body, unless the composite is native to the target (`Target::is_legal`).
     Composite(CompositeRule),
     /// Execution of the node's regions: calls and control flow. The definition's `infer` and `eval` have no access to
     /// regions and return errors.
@@ -89,7 +89,7 @@ impl Lowering {
     /// matrix products. Other ops have the same bits in every precision, so they run in strict precision.
     pub fn library_precision(&self, of_code: Precision) -> Precision {
         match self {
-            Self::OfImages(ImageRule { form: ImageForm::Convolution(_), .. }) => of_code,
+            Self::Spatial(SpatialRule { form: SpatialForm::Convolution(_), .. }) => of_code,
             _ => Precision::Strict,
         }
     }

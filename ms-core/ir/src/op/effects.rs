@@ -11,7 +11,7 @@ impl Effects {
     /// No effect.
     pub const NONE: Self = Self(0);
     /// Fails on some values of the operands: the run ends with an error.
-    pub const REFUSES: Self = Self(1);
+    pub const MAY_FAIL: Self = Self(1);
     /// Acts in program order with other ops: operand 0 is the token, and result 0 the next one.
     pub const ORDERED: Self = Self(1 << 1);
     /// Writes operand 0 to the slot whose value is operand 1.
@@ -19,7 +19,7 @@ impl Effects {
     /// Draws random numbers, which differ between lanes even if the operands do not.
     pub const RANDOM: Self = Self(1 << 3);
     /// Starts or ends the monitoring of the results of the ops in between.
-    pub const WATCHES: Self = Self(1 << 4);
+    pub const MONITORS: Self = Self(1 << 4);
     /// Has the effects of the nodes in the regions; loops may not terminate.
     pub const REGIONS: Self = Self(1 << 5);
     /// Runs on the host, wherever the operands are: a host function.
@@ -41,12 +41,12 @@ impl Effects {
     /// iterations.
     #[inline]
     pub const fn are_speculatable(self) -> bool {
-        !self.any_of(Self::REFUSES.and(Self::ORDERED).and(Self::REGIONS))
+        !self.any_of(Self::MAY_FAIL.and(Self::ORDERED).and(Self::REGIONS))
     }
 
     /// Whether an op with these effects acts on the host, wherever its operands are: it prints or is a host function.
     #[inline]
     pub const fn act_on_host(self) -> bool {
-        self.any_of(Self::HOST) || self.any_of(Self::ORDERED) && !self.any_of(Self::REFUSES)
+        self.any_of(Self::HOST) || self.any_of(Self::ORDERED) && !self.any_of(Self::MAY_FAIL)
     }
 }

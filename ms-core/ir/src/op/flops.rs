@@ -1,6 +1,6 @@
 //! Floating-point operations of an op.
 
-use super::{CompositeRule, ConvResult, ImageForm, ImageRule, Lowering, definition};
+use super::{CompositeRule, ConvResult, Lowering, SpatialForm, SpatialRule, definition};
 use crate::data::{Attrs, Op, Type};
 
 /// Counts the floating-point operations of an op on these types.
@@ -28,12 +28,12 @@ pub fn flops(op: Op, attrs: &Attrs, inputs: &[&Type], outputs: &[Type]) -> u64 {
             let summed = rank.saturating_sub(ranks(attrs, rank).k)..rank;
             2 * numel(&outputs[0]) * summed.map(|it| axis(inputs[0], it)).product::<u64>()
         }
-        Lowering::OfImages(ImageRule { form: ImageForm::Convolution(geometry), .. }) => {
+        Lowering::Spatial(SpatialRule { form: SpatialForm::Convolution(geometry), .. }) => {
             // Each output element costs one multiply-add for each weight of its channel.
             let (output, weight) = match geometry(attrs, inputs).result {
                 ConvResult::Output => (&outputs[0], inputs[1]),
-                ConvResult::InputGradient => (inputs[0], inputs[1]),
-                ConvResult::WeightGradient => (inputs[1], &outputs[0]),
+                ConvResult::BackwardData => (inputs[0], inputs[1]),
+                ConvResult::BackwardWeights => (inputs[1], &outputs[0]),
             };
             2 * numel(output) * numel(weight) / axis(weight, 0)
         }
@@ -47,7 +47,7 @@ pub fn flops(op: Op, attrs: &Attrs, inputs: &[&Type], outputs: &[Type]) -> u64 {
 pub fn has_product(op: Op, attrs: &Attrs, inputs: &[&Type]) -> bool {
     match &definition(op).lowering {
         Lowering::Contraction(_) => true,
-        Lowering::OfImages(rule) => matches!(rule.form, ImageForm::Convolution(_)),
+        Lowering::Spatial(rule) => matches!(rule.form, SpatialForm::Convolution(_)),
         Lowering::Composite(rule) => (rule.has_product)(attrs, inputs),
         _ => false,
     }

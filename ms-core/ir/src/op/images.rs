@@ -49,17 +49,17 @@ impl AxisOrder {
 }
 
 /// An op on images `[n, c, spatial..]` that has one result.
-pub struct ImageRule {
+pub struct SpatialRule {
     /// The operands that are images. Others, such as weights, have a fixed layout.
     pub operands: &'static [usize],
     /// Whether the result is an image.
     pub result: bool,
     /// The implementation in another axis order.
-    pub form: ImageForm,
+    pub form: SpatialForm,
 }
 
 /// The implementation of an op in another axis order.
-pub enum ImageForm {
+pub enum SpatialForm {
     /// A convolution, its backward-data or its backward-weights: other ops, with one contraction over the kernel taps.
     /// The function returns the geometry from the attributes and the types of the operands.
     Convolution(fn(&Attrs, &[&Type]) -> ConvGeometry),
@@ -74,9 +74,9 @@ pub enum ConvResult {
     /// The forward convolution.
     Output,
     /// Backward-data: the gradient of the input.
-    InputGradient,
+    BackwardData,
     /// Backward-weights: the gradient of the weights.
-    WeightGradient,
+    BackwardWeights,
 }
 
 /// The geometry of a convolution, except for the sizes of images.
@@ -95,7 +95,7 @@ pub struct ConvGeometry {
 impl ConvGeometry {
     /// Whether the windows tile the input or are single elements, without padding. Then the im2col matrix is a view of
     /// the input.
-    pub fn has_patches(&self) -> bool {
+    pub fn is_im2col_view(&self) -> bool {
         let Window { stride, dilation, before, after } = &self.window;
         (0..self.kernel.len()).all(|axis| {
             let tiles = self.kernel[axis] == 1 || (stride[axis] == self.kernel[axis] && dilation[axis] == 1);

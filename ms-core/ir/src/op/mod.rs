@@ -16,7 +16,7 @@ mod sample;
 mod window;
 
 pub use check::{fits, infer, operand_counts, verify, verify_one};
-pub use control::{Control, CustomVjp, Lane, Loop, TransformNode, Trips};
+pub use control::{Control, CustomVjp, Lane, Loop, TransformNode, TripCount};
 pub use def::{Arrays, CompositeRule, Lowering, OpDef, ReduceRule, RegionRule, Regions, SliceRule, Slices, Types};
 pub use dialect::{Dialect, RegisteredDialect, by_name, by_number, definition, definitions, dialect};
 pub use effects::Effects;
@@ -24,7 +24,7 @@ pub use evaluate::{evaluate_graph, evaluate_node};
 pub use flops::flops;
 #[doc(hidden)]
 pub use flops::has_product;
-pub use images::{AxisOrder, ConvGeometry, ConvResult, ImageForm, ImageRule};
+pub use images::{AxisOrder, ConvGeometry, ConvResult, SpatialForm, SpatialRule};
 pub use nodes::has_effect;
 pub use sample::{Sample, SampleInput};
 pub use window::Window;

@@ -1,7 +1,7 @@
 //! Formats values as text: named inputs by name, all other values by number.
 
-use crate::MapVec;
 use super::lex::{is_number, value_len, write_string};
+use crate::MapVec;
 use crate::{Def, Graph, ValueId};
 use rustc_hash::FxHashMap;
 use std::fmt::{self, Display, Write};

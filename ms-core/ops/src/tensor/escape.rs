@@ -12,7 +12,7 @@ use ms_ir::error::{Code, Error};
 use std::thread;
 
 /// Returns the error of using a handle of a completed region, of a tensor of type `ty`; `what` names the handle.
-pub fn left_behind(what: &str, ty: &Type) -> Error {
+pub fn leaked_from_region(what: &str, ty: &Type) -> Error {
     let message =
         format!("{what} that a branch or a loop left in a place its graph does not see is used outside of it");
     let help = "make it the value of the branch or loop, or assign it to a `let mut` variable, a field or a `&mut` that \

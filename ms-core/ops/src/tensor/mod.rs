@@ -22,13 +22,14 @@ pub use dispatch::{
     DispatchMode, Dispatcher, EagerDispatcher, Eagerly, OpCall, Outputs, Scan, apply, apply1, current_dispatcher,
     dispatch_mode, dispatcher, eager, first_poisoned, refused, with_dispatcher,
 };
-pub use escape::{escaped, left_behind};
+pub use escape::{escaped, leaked_from_region};
 pub use hints::{ComparedByMethodsSuchAsLt, InBrackets};
 pub use index::{Ellipsis, Index, IntoIndex, IntoIndices, NewAxis, Selection, Stepped, WithStep};
 pub use ms_ir::data::*;
 pub use nested::Suffixes;
 pub use parameter::{
-    Created, Dependent, Gathered, Parameter, Role, SlotId, TakenSlot, WeakParameter, apart, is_apart, with_created,
+    Created, Dependent, Gathered, Parameter, Role, SlotId, TakenSlot, WeakParameter, is_outside_functions,
+    outside_functions, with_created,
 };
 pub use scope::{LiveTrace, close_scope, open_scope, outside_scopes};
 #[doc(hidden)]

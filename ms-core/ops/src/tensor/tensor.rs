@@ -3,7 +3,7 @@
 use super::escape::escaped;
 use super::scope::{scope, scoped};
 use super::traced::Traced;
-use ms_ir::data::{Array, DType, HostNumber, Scalar, Type};
+use ms_ir::data::{Array, DType, HostScalar, Scalar, Type};
 use ms_ir::error::Result;
 use std::sync::{Arc, Weak};
 
@@ -35,7 +35,7 @@ pub struct HeldIdentity {
 /// The content of a tensor.
 pub(super) enum Content {
     Array(Array),
-    Number(HostNumber),
+    Number(HostScalar),
     Traced(Traced),
 }
 
@@ -51,14 +51,14 @@ pub enum Value<'a> {
     /// Elements in memory.
     Array(&'a Array),
     /// A host scalar.
-    Number(&'a HostNumber),
+    Number(&'a HostScalar),
 }
 
 impl<'a> Value<'a> {
     /// Returns the array, which a host scalar creates at the first call.
     ///
     /// # Panics
-    /// See [`HostNumber::array`].
+    /// See [`HostScalar::array`].
     #[inline]
     pub fn to_array(self) -> &'a Array {
         match self {
@@ -90,7 +90,7 @@ impl Tensor {
 
     /// Creates a zero-dimensional tensor of a host scalar, which has no array until one is needed.
     pub fn from_number(value: Scalar, dtype: DType) -> Self {
-        Self::new(Content::Number(HostNumber::new(value, dtype)))
+        Self::new(Content::Number(HostScalar::new(value, dtype)))
     }
 
     /// Creates a tensor of a traced value.
@@ -216,7 +216,8 @@ impl Tensor {
     /// Returns the array of a tensor that is not traced.
     ///
     /// # Errors
-    /// [`Code::Escaped`](crate::Code::Escaped) or [`Code::Thread`](crate::Code::Thread) for a traced value that has left its trace.
+    /// [`Code::Escaped`](crate::Code::Escaped) or [`Code::Thread`](crate::Code::Thread) for a traced value that has
+    /// left its trace.
     #[inline]
     pub fn array(&self) -> Result<&Array> {
         match &*self.content {

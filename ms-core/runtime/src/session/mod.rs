@@ -18,7 +18,7 @@ pub use autodiff::*;
 pub use cache::fuzzing;
 pub use cache::{CacheUse, Site, cache_options, cache_path, cache_use, flush_cache};
 pub use call::{
-    Call, CallObserver, Compiled, Derivative, Entered, Exported, InputSpec, Jit, JitFn, JitReturn, Place,
+    Call, CallObserver, Compiled, Derivative, Entered, Exported, InputSpec, Jit, JitFn, JitReturn, ReplaceTensors,
     captures_nothing, export, jit, observe_calls, retrace,
 };
 pub use context::{Context, Mode, context, set_context, with_context};

@@ -3,7 +3,7 @@
 use super::context::settings;
 use ms_compile::exec::{self, Exceeded, KernelCopy, Record, Records, Roof, Work};
 use ms_ir::error::{Code, Error, Result};
-use ms_ops::tensor::WatchedUse;
+use ms_ops::tensor::ProfiledUse;
 use rustc_hash::FxHashMap;
 use std::fmt::{self, Write};
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ pub fn profile<R>(f: impl FnOnce() -> R) -> (R, Profile) {
     let device = settings().device;
     let start = Instant::now();
     let (result, records) = {
-        let _watched = WatchedUse::begin();
+        let _watched = ProfiledUse::begin();
         exec::watched(f)
     };
     let time = start.elapsed();

@@ -4,8 +4,8 @@
 
 use super::TARGET;
 use ms_core::lower::{
-    BufferId, Carry, ContractionResult, KernelCall, LowerOptions, NextCarry, Place, Plan, PlanStep, Repeat, Routine,
-    RoutineId, Span, View, lower,
+    BufferId, BufferLocation, Carry, ContractionResult, KernelCall, LowerOptions, NextCarry, Plan, PlanStep, Repeat,
+    Routine, RoutineId, Span, View, lower,
 };
 use ms_core::ops::parse_graph;
 use ms_core::optimize::{PassContext, optimize};
@@ -19,8 +19,8 @@ fn work(plan: &Plan, routine: &Routine, shared: &[(u32, u32)]) -> usize {
     let place = |id: BufferId| routine.buffers[id.0 as usize].place;
     let elements =
         |spans: &[Span]| spans.iter().map(|it| routine.buffers[it.buffer.0 as usize].bytes / 4).sum::<usize>();
-    let is_in_place = |from: Place, to: Place| match (from, to) {
-        (Place::Input(from), Place::Output(to)) => shared.contains(&(to, from)),
+    let is_in_place = |from: BufferLocation, to: BufferLocation| match (from, to) {
+        (BufferLocation::Input(from), BufferLocation::Output(to)) => shared.contains(&(to, from)),
         (from, to) => from == to,
     };
     let called = |id: &RoutineId, inputs: &[Span], outputs: &[Span]| {
@@ -60,7 +60,7 @@ fn work(plan: &Plan, routine: &Routine, shared: &[(u32, u32)]) -> usize {
             routines.iter().map(|it| called(it, inputs, outputs)).max().unwrap_or(0)
         }
         PlanStep::Loop(it) => {
-            let Repeat::Times { count, .. } = it.repeat else { panic!("the length is known") };
+            let Repeat::Fixed { count, .. } = it.repeat else { panic!("the length is known") };
             // The first iteration copies the initial value of such a carry to the memory that the other iterations
             // update.
             let moves = |it: &&Carry| {

@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// # Errors
 /// [`Code::Argument`] for a status that is cleared and read in different graphs.
 pub fn float_status(graph: &Graph) -> Result<Cow<'_, Graph>> {
-    if !has_effect(graph, Effects::WATCHES) {
+    if !has_effect(graph, Effects::MONITORS) {
         return Ok(Cow::Borrowed(graph));
     }
     Watch::plain(graph).map(Cow::Owned)
@@ -195,7 +195,7 @@ impl<'g> Watch<'g> {
             (Some(Control::Branch), _) => (None, olds.len()),
             (_, Some(at)) => {
                 node.attrs = Control::Loop(Loop { carries: at.carries + 1, ..at }).attrs();
-                (Some(at.first() + at.carries), at.carries)
+                (Some(at.first_carry() + at.carries), at.carries)
             }
             _ => {
                 let message = format!("`{}` stands between the clear and the get of a float status", node.op.name());

@@ -6,7 +6,7 @@ use ms_ir::MapVec;
 use ms_ir::{Graph, Node, Type};
 use std::borrow::Cow;
 
-/// Replaces composites by the ops of their bodies, unless [`PassContext::kept`] lists them.
+/// Replaces composites by the ops of their bodies, unless [`PassContext::legal_composites`] lists them.
 pub struct Composites;
 
 impl Pass for Composites {
@@ -17,7 +17,7 @@ impl Pass for Composites {
     fn run<'g>(&self, graph: &'g Graph, context: &PassContext) -> Cow<'g, Graph> {
         let refused = |graph: &Graph, node: &Node| {
             let types: Vec<&Type> = node.inputs.map_vec(|&it| graph.ty(it));
-            !context.kept.iter().any(|it| it.admits(node.op, &types, context.precision))
+            !context.legal_composites.iter().any(|it| it.admits(node.op, &types, context.precision))
         };
         // If the body of a composite fails to expand, the composite remains, and running it reports the error.
         expand_own_composites(graph, &refused).unwrap_or(Cow::Borrowed(graph))

@@ -40,11 +40,11 @@ impl Pass for LoopProducts {
             let stacked = &results[at.carries..];
             for sum in &sums {
                 let whole = |it: &Factor| match it.source {
-                    Source::Sequence(input) => operands[at.first() + input],
+                    Source::Sequence(input) => operands[at.first_carry() + input],
                     Source::Stack(stack) => stacked[stack],
                 };
-                let inputs = [operands[at.first() + sum.carry], whole(&sum.factors[0]), whole(&sum.factors[1])];
-                values[sum.carry] = sum.behind(rewriter, node, inputs)?;
+                let inputs = [operands[at.first_carry() + sum.carry], whole(&sum.factors[0]), whole(&sum.factors[1])];
+                values[sum.carry] = sum.emit_after(rewriter, node, inputs)?;
             }
             Some(values)
         })
@@ -149,7 +149,7 @@ impl Sum {
     }
 
     /// Emits the sum after the loop: the first value of the carry plus the products of all iterations.
-    fn behind(&self, rewriter: &mut Rewriter<'_>, node: &Node, inputs: [ValueId; 3]) -> Option<ValueId> {
+    fn emit_after(&self, rewriter: &mut Rewriter<'_>, node: &Node, inputs: [ValueId; 3]) -> Option<ValueId> {
         let types: Vec<Type> = inputs.map_vec(|&it| rewriter.graph().ty(it).clone());
         let axes = [&self.factors[0].axes[..], &self.factors[1].axes];
         let sum = |it: &[_]| Ok(vec![sum_of_products(&it[0], [&it[1], &it[2]], axes, self.ranks)]);

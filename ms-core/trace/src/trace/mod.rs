@@ -32,10 +32,10 @@ pub use logic::{Combine, Known, Logic, Truth, and, known, or, truth};
 pub use ms_ops::ops::compare::{Case, Compare, Equals, Ordered, Subject, case, matched};
 pub use paths::{cell_path, receiver};
 pub use region::{
-    Advances, AdvancesNothing, Alike, Any, AsksAny, AsksWrites, Assertion, Bound, Branch, Carry, Condition, Counting,
+    Advances, AdvancesNothing, Any, AsksAny, AsksWrites, Assertion, Bound, Branch, Carry, Condition, Counting,
     Decision, Deferring, Either, Flow, For, GoesOn, HandsAny, HandsClone, HandsStill, HandsWrites, Held, HeldFlow,
-    Host, Iterate, Numbers, OnTensor, Over, Probe, Range, Reach, Repeat, Vote, branch, cond, decide, flow, fori_loop,
-    held, held_flow, holds, passing, range, repeat, scan, switch, vote, while_loop,
+    Host, Iterate, Numbers, OnTensor, Over, Probe, Range, Reach, Repeat, SecondArm, Vote, branch, cond, decide, flow,
+    fori_loop, held, held_flow, holds, passing, range, repeat, scan, switch, vote, while_loop,
 };
 pub use returns::{Entered, JitReturn};
 pub use signature::{Pooled, Signature};

@@ -218,7 +218,7 @@ pub struct Pooled(Option<Box<Signature>>);
 const KEPT: usize = 8;
 
 /// The maximal number of words of a pooled signature.
-const KEPT_WORDS: usize = 1 << 16;
+const CACHED_WORDS: usize = 1 << 16;
 
 thread_local! {
     // Boxed, as calls store them, so that moving a call moves one word.
@@ -239,7 +239,7 @@ impl Drop for Pooled {
     fn drop(&mut self) {
         let Some(mut signature) = self.0.take() else { return };
         signature.clear();
-        if signature.words.capacity() <= KEPT_WORDS {
+        if signature.words.capacity() <= CACHED_WORDS {
             // The pool may already be dropped while the thread ends.
             let _ended = IDLE.try_with(|it| {
                 let mut idle = it.borrow_mut();

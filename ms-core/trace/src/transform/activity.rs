@@ -20,7 +20,7 @@ pub(super) struct Activity {
 
 /// Maps flags of the results of a loop to flags of its body's outputs.
 pub(super) fn body_outputs(at: &Loop, results: &[bool]) -> Vec<bool> {
-    results[..at.carries].iter().chain(results.get(at.stacked()..).unwrap_or_default()).copied().collect()
+    results[..at.carries].iter().chain(results.get(at.first_stack()..).unwrap_or_default()).copied().collect()
 }
 
 fn any(flags: &[bool]) -> bool {
@@ -77,7 +77,7 @@ impl Activity {
     fn results(&self, node: &Node, operands: &[bool]) -> Vec<bool> {
         match Control::of(node) {
             Some(Control::Loop(at)) => {
-                let (inputs, outputs) = self.outputs_of_loop(&at, node, operands[at.first()..].to_vec());
+                let (inputs, outputs) = self.outputs_of_loop(&at, node, operands[at.first_carry()..].to_vec());
                 // A loop without iterations returns its initial carries.
                 let (carries, stacks) = (&inputs[..at.carries], &outputs[at.carries..]);
                 [carries, &vec![false; node.outputs.len() - outputs.len()], stacks].concat()
@@ -103,7 +103,7 @@ impl Activity {
             Some(Control::Loop(at)) => {
                 let (inputs, outputs) = self.inputs_of_loop(&at, node, body_outputs(&at, results));
                 let (carries, others) = (&outputs[..at.carries], &inputs[at.carries..]);
-                [&vec![false; at.first()], carries, others].concat()
+                [&vec![false; at.first_carry()], carries, others].concat()
             }
             Some(Control::Branch) => {
                 let [a, b] = [0, 1].map(|at| self.inputs_of(&node.regions[at], results.to_vec()));

@@ -78,7 +78,7 @@ impl Reverse {
         let (reverse, inside) = (self.clone(), self.added_inside(&region, &wrt, &operands));
         let pull: Pull = Box::new(move |cotangents, sums| {
             let (summed, sums) = sums.take_all(&inside, &kept);
-            let backward = reverse.again(&region, &wrt, &seeds, &summed)?;
+            let backward = reverse.recomputed_gradient(&region, &wrt, &seeds, &summed)?;
             let mut inputs = operands.clone();
             inputs.extend(seeds.iter().map(|&at| cotangents[at].clone().unwrap_or_else(|| zeros(&types[at]))));
             inputs.extend(sums);
@@ -90,7 +90,7 @@ impl Reverse {
 
     /// Returns the graph that computes the gradients of the inputs `wrt`. It takes the inputs, the gradients of the
     /// outputs `seeds`, and the partial sums of the inputs `sums`.
-    fn again(&self, graph: &Graph, wrt: &[usize], seeds: &[usize], sums: &[usize]) -> Result<Graph> {
+    fn recomputed_gradient(&self, graph: &Graph, wrt: &[usize], seeds: &[usize], sums: &[usize]) -> Result<Graph> {
         let active =
             self.activity.active(graph, &flags(graph.inputs().len(), wrt), &flags(graph.outputs().len(), seeds));
         let mut joint = self.joint(graph, wrt, seeds, sums, &active, &[])?;

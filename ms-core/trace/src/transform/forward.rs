@@ -79,13 +79,13 @@ struct Region {
 
 /// The key of a region: its address, the inputs that have tangents, the outputs that must have some, and the outputs
 /// with live tangents. The entry keeps the region alive, so that its address is not reused.
-type Made = FxHashMap<(*const Graph, [Vec<bool>; 3]), (Arc<Graph>, Region)>;
+type GraphMemo = FxHashMap<(*const Graph, [Vec<bool>; 3]), (Arc<Graph>, Region)>;
 
 /// Pushes tangents through graphs; a region with several uses is transformed once.
 #[derive(Default)]
 struct Forward {
     activity: Activity,
-    made: RefCell<Made>,
+    made: RefCell<GraphMemo>,
 }
 
 /// The outputs of an applied graph, and the lengths for zeros of stacks.
@@ -213,7 +213,7 @@ impl Forward {
 
     /// Differentiates a loop: tangents follow its carries, sequences and constants.
     fn repeat(&self, node: &Node, at: &Loop, operands: &[Dual], wanted: &[bool]) -> Result<Vec<Dual>> {
-        let (counted, operands) = operands.split_at(at.first());
+        let (counted, operands) = operands.split_at(at.first_carry());
         let (given, _) = self.activity.outputs_of_loop(at, node, varied(operands));
         let (_, useful) = self.activity.inputs_of_loop(at, node, body_outputs(at, wanted));
         let body = node.regions.last().expect("a loop has a body");

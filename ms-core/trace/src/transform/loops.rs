@@ -30,7 +30,7 @@ struct Backward {
     /// Stacked results that may have gradients.
     stacked: Vec<usize>,
     /// The residuals of the backward part of the body.
-    residuals: Vec<Kept>,
+    residuals: Vec<LoopResidual>,
     /// Types of the body's inputs and outputs.
     inputs: Vec<Type>,
     outputs: Vec<Type>,
@@ -41,7 +41,7 @@ struct Backward {
 }
 
 /// A residual of the body.
-enum Kept {
+enum LoopResidual {
     /// A separate value for each iteration.
     Sequence(Tensor),
     /// A loop-invariant value.
@@ -59,7 +59,7 @@ impl Reverse {
         let body = node.regions.last().expect("a loop has a body");
         let inputs = input_types(body);
         let constants = at.invariants();
-        let given = &wanted.inputs[at.first()..];
+        let given = &wanted.inputs[at.first_carry()..];
         let (varied, _) = self.activity.outputs_of_loop(at, node, given.to_vec());
         let (_, useful) = self.activity.inputs_of_loop(at, node, body_outputs(at, &wanted.outputs));
         let stacked: Vec<usize> = (at.carries..useful.len()).filter(|&it| useful[it]).collect();
@@ -75,14 +75,14 @@ impl Reverse {
         let (results, count, kept) = forward(node, at, operands, &parts)?;
         let pushed = parts.forward.outputs().len() - body.outputs().len();
         let (saved, mut carried) = (&kept[..pushed], kept[pushed..].iter());
-        let own = &operands[at.first()..];
+        let own = &operands[at.first_carry()..];
         let residuals = parts.residuals.iter().map(|it| match *it {
-            Residual::Saved(at) => Kept::Sequence(saved[at].clone()),
+            Residual::Saved(at) => LoopResidual::Sequence(saved[at].clone()),
             Residual::Input(it) if it < at.carries => {
-                Kept::Sequence(carried.next().expect("every carry that crosses is kept").clone())
+                LoopResidual::Sequence(carried.next().expect("every carry that crosses is kept").clone())
             }
-            Residual::Input(it) if it < constants => Kept::Sequence(own[it].clone()),
-            Residual::Input(it) => Kept::Constant(own[it].clone()),
+            Residual::Input(it) if it < constants => LoopResidual::Sequence(own[it].clone()),
+            Residual::Input(it) => LoopResidual::Constant(own[it].clone()),
         });
         let backward = Backward {
             residuals: residuals.collect(),
@@ -97,7 +97,7 @@ impl Reverse {
             count,
             reverse: !at.reverse(),
         };
-        let (first, results_at) = (at.first(), at.stacked() - at.carries);
+        let (first, results_at) = (at.first_carry(), at.first_stack() - at.carries);
         let operands = operands.len();
         let pull: Pull = Box::new(move |cotangents, sums| {
             // Of the body's outputs, the carries are results at the same position, and the others follow.
@@ -160,8 +160,8 @@ impl Backward {
         let (mut kept, mut constants) = (Vec::new(), Vec::new());
         for residual in &self.residuals {
             match residual {
-                Kept::Sequence(it) => kept.push(it.clone()),
-                Kept::Constant(it) => constants.push(it.clone()),
+                LoopResidual::Sequence(it) => kept.push(it.clone()),
+                LoopResidual::Constant(it) => constants.push(it.clone()),
             }
         }
         let body = self.body(&reached, &kept, &constants)?;
@@ -200,8 +200,8 @@ impl Backward {
             let (arrived, constants) = inputs.split_at(reached.len());
             let (mut kept, mut constants) = (kept.iter(), constants.iter());
             let residuals = self.residuals.iter().map(|it| match it {
-                Kept::Sequence(_) => kept.next().expect("counted above").clone(),
-                Kept::Constant(_) => constants.next().expect("counted above").clone(),
+                LoopResidual::Sequence(_) => kept.next().expect("counted above").clone(),
+                LoopResidual::Constant(_) => constants.next().expect("counted above").clone(),
             });
             let mut operands: Vec<Tensor> = residuals.collect();
             operands.extend(carries.iter().cloned());

@@ -28,6 +28,6 @@ pub use linear::{is_linear, push_rule};
 pub use reverse::{Differentiated, differentiate, reached, value_and_grad};
 pub use sizes::{has_small_axis, is_decided, specialized, with_sizes};
 pub use split::Residual;
-pub use steps::{Step, hiding};
+pub use steps::{StepFunction, hiding};
 pub use tape::{Gradients, RuleEntry, Slot, TapeEntry, pull_all};
 pub use vmap::vmap;

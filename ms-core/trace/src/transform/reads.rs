@@ -67,7 +67,7 @@ impl Reads {
     /// Returns the operands of a node that its regions read in part, and which are invariant in all runs of them.
     fn of_operands(&self, node: &Node) -> Vec<usize> {
         let (first, same) = match Control::of(node) {
-            Some(Control::Loop(at)) => (at.first(), at.invariants()),
+            Some(Control::Loop(at)) => (at.first_carry(), at.invariants()),
             Some(Control::Call { .. } | Control::Recompute) => (0, 0),
             Some(Control::Branch) => (1, 0),
             Some(Control::CustomVjp(_) | Control::TransformNode(_)) | None => return Vec::new(),

@@ -48,10 +48,10 @@ pub(super) struct Reverse {
     pub in_order: bool,
     /// The derivatives of regions. The key is the region's address, the inputs and the outputs of interest, and the
     /// inputs with given sums. The entry keeps the region alive, so that its address is not reused.
-    made: Rc<RefCell<FxHashMap<Key, Made>>>,
+    made: Rc<RefCell<FxHashMap<Key, MemoEntry>>>,
 }
 
-type Made = (Arc<Graph>, Rc<Differentiated>);
+type MemoEntry = (Arc<Graph>, Rc<Differentiated>);
 
 type Key = (*const Graph, [Vec<usize>; 3]);
 

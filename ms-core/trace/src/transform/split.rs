@@ -44,7 +44,7 @@ pub(super) struct Split {
 pub(super) fn split(joint: &Graph, own: usize, results: usize, policy: &Policy) -> Split {
     let cut = Cut { late: late(joint, own), joint, policy, constant: constant(joint, &policy.constants) };
     let (ahead, behind) = joint.outputs().split_at(results);
-    let mut again = vec![false; joint.len()];
+    let mut recomputed = vec![false; joint.len()];
     let mut crossing = Vec::new();
     let mut seen = vec![false; joint.value_count()];
     let mut wanted = behind.to_vec();
@@ -53,8 +53,8 @@ pub(super) fn split(joint: &Graph, own: usize, results: usize, policy: &Policy) 
             continue;
         }
         match joint.value(value).def {
-            Def::Result(id, _) if cut.late[value.0 as usize] || cut.is_made_again(joint.node(id)) => {
-                if !std::mem::replace(&mut again[id.0 as usize], true) {
+            Def::Result(id, _) if cut.late[value.0 as usize] || cut.is_rematerialised(joint.node(id)) => {
+                if !std::mem::replace(&mut recomputed[id.0 as usize], true) {
                     wanted.extend(&joint.node(id).inputs);
                 }
             }
@@ -64,7 +64,7 @@ pub(super) fn split(joint: &Graph, own: usize, results: usize, policy: &Policy) 
     }
     // Definition order, independent of the order of the search.
     crossing.sort_unstable();
-    cut.make_again(&mut crossing, &mut again);
+    cut.rematerialise(&mut crossing, &mut recomputed);
     let mut saved = Vec::new();
     let residuals = crossing.iter().map(|&value| match joint.value(value).def {
         Def::Input(at) => Residual::Input(at as usize),
@@ -79,7 +79,7 @@ pub(super) fn split(joint: &Graph, own: usize, results: usize, policy: &Policy) 
     let forward = extract(joint, joint.name(), given, &outputs, &needed(joint, &outputs));
     let given: Vec<ValueId> = crossing.iter().chain(&joint.inputs()[own..]).copied().collect();
     let name = format!("{}_backward", joint.name());
-    let backward = extract(joint, &name, &given, behind, &again);
+    let backward = extract(joint, &name, &given, behind, &recomputed);
     Split { forward: Arc::new(forward), backward: Arc::new(backward), residuals }
 }
 
@@ -92,7 +92,7 @@ struct Cut<'a> {
 
 impl Cut<'_> {
     /// Returns whether the backward part recomputes a node of the forward part.
-    fn is_made_again(&self, node: &Node) -> bool {
+    fn is_rematerialised(&self, node: &Node) -> bool {
         if node.inputs.iter().all(|it| self.constant[it.0 as usize]) {
             return true;
         }
@@ -115,16 +115,16 @@ const INSTRUCTIONS: usize = 4;
 impl Cut<'_> {
     /// Rematerialises crossing values that few operations compute from other crossing ones, if that reads at most the
     /// bytes that saving the value writes and rereads. Removes them from `crossing`, which is in definition order, and
-    /// flags their nodes in `again`.
-    fn make_again(&self, crossing: &mut Vec<ValueId>, again: &mut [bool]) {
+    /// flags their nodes in `recomputed`.
+    fn rematerialise(&self, crossing: &mut Vec<ValueId>, recomputed: &mut [bool]) {
         let mut crosses = vec![false; self.joint.value_count()];
         crossing.iter().for_each(|it| crosses[it.0 as usize] = true);
         for &value in crossing.iter().rev() {
             let mut nodes = Vec::new();
-            let read = self.bytes_read(value, &crosses, again, DEPTH, &mut nodes);
+            let read = self.bytes_read(value, &crosses, recomputed, DEPTH, &mut nodes);
             if read.is_some_and(|it| it <= 2 * self.joint.ty(value).dtype.size()) {
                 crosses[value.0 as usize] = false;
-                nodes.iter().for_each(|it| again[it.0 as usize] = true);
+                nodes.iter().for_each(|it| recomputed[it.0 as usize] = true);
             }
         }
         crossing.retain(|it| crosses[it.0 as usize]);
@@ -137,22 +137,22 @@ impl Cut<'_> {
         &self,
         value: ValueId,
         crosses: &[bool],
-        again: &[bool],
+        recomputed: &[bool],
         depth: usize,
         nodes: &mut Vec<NodeId>,
     ) -> Option<usize> {
         let Def::Result(id, _) = self.joint.value(value).def else { return None };
         let (node, depth) = (self.joint.node(id), depth.checked_sub(1)?);
-        if again[id.0 as usize] {
+        if recomputed[id.0 as usize] {
             return Some(0);
         }
-        if !self.is_made_again(node) && !self.is_cheap(node) {
+        if !self.is_rematerialised(node) && !self.is_cheap(node) {
             return None;
         }
         nodes.push(id);
         // Operands have no more elements than results.
         let of_operand = |&it: &ValueId| match self.joint.ty(it) {
-            _ if !crosses[it.0 as usize] => self.bytes_read(it, crosses, again, depth, nodes),
+            _ if !crosses[it.0 as usize] => self.bytes_read(it, crosses, recomputed, depth, nodes),
             ty if ty.numel() == Some(1) => Some(0),
             ty => Some(ty.dtype.size()),
         };

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// A step function: an op that values pass and gradients do not.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Step {
+pub struct StepFunction {
     /// The op.
     pub op: Op,
     /// The user's source location.
@@ -21,17 +21,17 @@ pub struct Step {
 
 /// The dependence of results on a value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-enum Way {
+enum Dependence {
     /// No dependence.
     #[default]
     None,
     /// Only through step functions, of which this is one.
-    Step(Step),
+    StepFunction(StepFunction),
     /// Through a path without a step function.
     Open,
 }
 
-impl Way {
+impl Dependence {
     fn or(self, other: Self) -> Self {
         match (self, other) {
             (Self::Open, _) | (_, Self::Open) => Self::Open,
@@ -41,19 +41,19 @@ impl Way {
     }
 
     /// Returns the dependence on the operand of a step function.
-    fn through(self, step: Step) -> Self {
-        if self == Self::Open { Self::Step(step) } else { self }
+    fn through(self, step: StepFunction) -> Self {
+        if self == Self::Open { Self::StepFunction(step) } else { self }
     }
 }
 
 /// Returns, for each of the inputs `wrt`, a step function if the outputs `results` depend on the input only through
 /// step functions. Regions of transforms other than `vmap` are assumed to contain none.
-pub fn hiding(graph: &Graph, wrt: &[usize], results: &[usize]) -> Vec<Option<Step>> {
-    let mut outputs = vec![Way::None; graph.outputs().len()];
-    results.iter().for_each(|&at| outputs[at] = Way::Open);
-    let ways = Ways::default().of_graph(graph, &outputs);
+pub fn hiding(graph: &Graph, wrt: &[usize], results: &[usize]) -> Vec<Option<StepFunction>> {
+    let mut outputs = vec![Dependence::None; graph.outputs().len()];
+    results.iter().for_each(|&at| outputs[at] = Dependence::Open);
+    let ways = Dependences::default().of_graph(graph, &outputs);
     let step = |&at: &usize| match ways[graph.inputs()[at].0 as usize] {
-        Way::Step(step) if graph.ty(graph.inputs()[at]).dtype.is_float() => Some(step),
+        Dependence::StepFunction(step) if graph.ty(graph.inputs()[at]).dtype.is_float() => Some(step),
         _ => None,
     };
     wrt.map_vec(step)
@@ -61,22 +61,22 @@ pub fn hiding(graph: &Graph, wrt: &[usize], results: &[usize]) -> Vec<Option<Ste
 
 /// The dependences on the inputs of regions. The key is the region's address and the dependences on its outputs. The
 /// entry keeps the region alive, so that its address is not reused.
-type Known = FxHashMap<(*const Graph, Vec<Way>), (Arc<Graph>, Vec<Way>)>;
+type Known = FxHashMap<(*const Graph, Vec<Dependence>), (Arc<Graph>, Vec<Dependence>)>;
 
 #[derive(Default)]
-struct Ways(RefCell<Known>);
+struct Dependences(RefCell<Known>);
 
-impl Ways {
+impl Dependences {
     /// Returns the dependences on all values of a graph, given those on its outputs.
-    fn of_graph(&self, graph: &Graph, outputs: &[Way]) -> Vec<Way> {
-        let mut ways = vec![Way::None; graph.value_count()];
-        let join = |ways: &mut [Way], at: usize, way: Way| ways[at] = ways[at].or(way);
+    fn of_graph(&self, graph: &Graph, outputs: &[Dependence]) -> Vec<Dependence> {
+        let mut ways = vec![Dependence::None; graph.value_count()];
+        let join = |ways: &mut [Dependence], at: usize, way: Dependence| ways[at] = ways[at].or(way);
         graph.outputs().iter().zip(outputs).for_each(|(id, &way)| join(&mut ways, id.0 as usize, way));
         for (_, node) in graph.nodes().rev() {
-            if node.outputs.iter().all(|id| ways[id.0 as usize] == Way::None) {
+            if node.outputs.iter().all(|id| ways[id.0 as usize] == Dependence::None) {
                 continue;
             }
-            let results: Vec<Way> = node.outputs.map_vec(|id| ways[id.0 as usize]);
+            let results: Vec<Dependence> = node.outputs.map_vec(|id| ways[id.0 as usize]);
             match Control::of(node) {
                 Some(control) => {
                     let operands = self.of_regions(&control, node, &results);
@@ -86,7 +86,8 @@ impl Ways {
                     let is_float = |id| graph.ty(id).dtype.is_float();
                     let of =
                         |floats: bool| node.outputs.iter().zip(&results).filter(move |it| is_float(*it.0) == floats);
-                    let [floats, others] = [of(true), of(false)].map(|it| it.fold(Way::None, |all, it| all.or(*it.1)));
+                    let [floats, others] =
+                        [of(true), of(false)].map(|it| it.fold(Dependence::None, |all, it| all.or(*it.1)));
                     for &id in &node.inputs {
                         join(&mut ways, id.0 as usize, before(node, is_float(id), floats, others));
                     }
@@ -97,7 +98,7 @@ impl Ways {
     }
 
     /// Returns the dependences on the operands of a node with regions, given those on its results.
-    fn of_regions(&self, control: &Control, node: &Node, results: &[Way]) -> Vec<Way> {
+    fn of_regions(&self, control: &Control, node: &Node, results: &[Dependence]) -> Vec<Dependence> {
         match control {
             Control::Call { .. } | Control::Recompute | Control::TransformNode(TransformNode::Vmap { .. }) => {
                 self.of_region(&node.regions[0], results.to_vec())
@@ -106,50 +107,50 @@ impl Ways {
                 let [a, b] = [0, 1].map(|at| self.of_region(&node.regions[at], results.to_vec()));
                 let arms = a.into_iter().zip(b).map(|(a, b)| a.or(b));
                 // The values depend on the condition, which is not a float, so a step function computes it.
-                [Way::Open].into_iter().chain(arms).collect()
+                [Dependence::Open].into_iter().chain(arms).collect()
             }
             Control::Loop(at) => {
                 let body = &node.regions[at.body()];
-                let stacks = results.get(at.stacked()..).unwrap_or_default();
+                let stacks = results.get(at.first_stack()..).unwrap_or_default();
                 let mut carries = results[..at.carries].to_vec();
                 let inputs = loop {
                     let mut inputs = self.of_region(body, [&carries[..], stacks].concat());
                     if at.is_while() {
-                        let condition = self.of_region(&node.regions[0], vec![Way::Open]);
+                        let condition = self.of_region(&node.regions[0], vec![Dependence::Open]);
                         inputs.iter_mut().zip(condition).for_each(|(it, way)| *it = it.or(way));
                     }
-                    let joined: Vec<Way> = carries.iter().zip(&inputs).map(|(own, way)| own.or(*way)).collect();
+                    let joined: Vec<Dependence> = carries.iter().zip(&inputs).map(|(own, way)| own.or(*way)).collect();
                     if joined == carries {
                         break inputs;
                     }
                     carries = joined;
                 };
-                let counts = vec![Way::Open; at.first()];
+                let counts = vec![Dependence::Open; at.first_carry()];
                 counts.into_iter().chain(carries).chain(inputs.into_iter().skip(at.carries)).collect()
             }
             // Their derivatives are custom, or of other orders.
-            Control::CustomVjp(_) | Control::TransformNode(_) => vec![Way::Open; node.inputs.len()],
+            Control::CustomVjp(_) | Control::TransformNode(_) => vec![Dependence::Open; node.inputs.len()],
         }
     }
 
-    fn of_region(&self, region: &Arc<Graph>, outputs: Vec<Way>) -> Vec<Way> {
+    fn of_region(&self, region: &Arc<Graph>, outputs: Vec<Dependence>) -> Vec<Dependence> {
         let key = (Arc::as_ptr(region), outputs);
         if let Some((_, known)) = self.0.borrow().get(&key) {
             return known.clone();
         }
         let ways = self.of_graph(region, &key.1);
-        let inputs: Vec<Way> = region.inputs().map_vec(|id| ways[id.0 as usize]);
+        let inputs: Vec<Dependence> = region.inputs().map_vec(|id| ways[id.0 as usize]);
         self.0.borrow_mut().insert(key, (region.clone(), inputs.clone()));
         inputs
     }
 }
 
 /// Returns the dependence on an operand of a node without regions, given those on its float results and on the others.
-fn before(node: &Node, is_float: bool, floats: Way, others: Way) -> Way {
-    if ops::hides(node.op) {
-        return Way::None;
+fn before(node: &Node, is_float: bool, floats: Dependence, others: Dependence) -> Dependence {
+    if ops::blocks_gradients(node.op) {
+        return Dependence::None;
     }
-    let step = Step { op: node.op, location: node.location };
+    let step = StepFunction { op: node.op, location: node.location };
     match ops::transform_rules(ops::definition(node.op)).derivative {
         Derivative::Zero if is_float => floats.or(others).through(step),
         _ if is_float => floats.or(others.through(step)),

@@ -4,7 +4,7 @@ use super::emit::is_stack;
 use super::stacks;
 use crate::trace::Tracer;
 use ms_ir::error::{Code, Error, Result};
-use ms_ops::ops::{self, Cotangents, Derivative, Part, Vjp};
+use ms_ops::ops::{self, Cotangents, Derivative, PartialGradient, Vjp};
 use ms_ops::tensor::{Attrs, Op, Tensor};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -108,7 +108,7 @@ pub struct Gradients {
 /// Partial gradients that are added together.
 #[derive(Default)]
 struct Parts {
-    list: Vec<Part>,
+    list: Vec<PartialGradient>,
     /// The source location of the last one, at which errors of adding them are reported.
     location: Option<&'static Location<'static>>,
     /// The total number of elements.
@@ -158,7 +158,7 @@ impl Gradients {
     }
 
     /// Adds a term of a gradient that is zero outside a part. An op at the user's source location read that part.
-    pub fn add_part(&mut self, slot: Slot, part: Part, location: &'static Location<'static>) {
+    pub fn add_part(&mut self, slot: Slot, part: PartialGradient, location: &'static Location<'static>) {
         let parts = self.parts.entry(slot).or_default();
         parts.location = Some(location);
         let sizes = part.sizes();
@@ -182,7 +182,7 @@ impl Gradients {
             let sum = &mut self.sums[slot as usize];
             let tracer = Tracer::current();
             let around = tracer.as_ref().map(|it| it.locate(parts.location));
-            *sum = Some(Part::sum(sum.take(), &parts.list));
+            *sum = Some(PartialGradient::sum(sum.take(), &parts.list));
             if let (Some(tracer), Some(around)) = (tracer, around) {
                 tracer.locate(around);
             }

@@ -4,7 +4,7 @@
 use super::composite::expand_composites;
 use ms_ir::error::Result;
 use ms_ir::{Graph, Node};
-use ms_ops::ops::{Derivative, definition, has_steps, literal_of, sums_operands, transform_rules};
+use ms_ops::ops::{Derivative, definition, is_discontinuous, literal_of, sums_operands, transform_rules};
 
 /// The known facts about a value.
 #[derive(Clone, Copy, Default)]
@@ -43,7 +43,9 @@ fn of_node(graph: &Graph, node: &Node, known: &[Value]) -> Value {
         return Value { depends: false, is_zero: literal.bytes().iter().all(|&it| it == 0) };
     }
     let depends = node.inputs.iter().any(|it| known[it.0 as usize].depends);
-    if depends && (matches!(transform_rules(definition(node.op)).derivative, Derivative::Zero) || has_steps(node.op)) {
+    if depends
+        && (matches!(transform_rules(definition(node.op)).derivative, Derivative::Zero) || is_discontinuous(node.op))
+    {
         return Value { depends, is_zero: false };
     }
     let mut floats = node.inputs.iter().filter(|&&it| is_float(it)).map(|it| known[it.0 as usize].is_zero);

@@ -6,7 +6,7 @@
 
 mod visit;
 
-use super::places::{Part, Place};
+use super::places::{Part, PlaceExpr};
 use super::probes::{Probe, Usage};
 use crate::reach::Reach;
 use crate::refers;
@@ -20,30 +20,36 @@ use syn::{Block, Expr, Ident, Pat, UnOp, parse_quote_spanned};
 /// The changes of a region.
 pub struct Found {
     /// The places that the region changes.
-    pub places: Vec<Place>,
+    pub places: Vec<PlaceExpr>,
     /// The names to probe, since the last call of [`Changes::probes`].
     pub probes: Vec<Probe>,
 }
 
 /// Finds the changes in the code that `look` visits.
 pub fn changed<'a>(scopes: &'a Scopes, look: impl FnOnce(&mut Changes<'a>)) -> Found {
-    let mut changes =
-        Changes { scopes, inner: Vec::new(), bound: Vec::new(), found: Vec::new(), probes: Vec::new(), given: false };
+    let mut changes = Changes {
+        scopes,
+        inner: Vec::new(),
+        bound: Vec::new(),
+        found: Vec::new(),
+        probes: Vec::new(),
+        leaves_region: false,
+    };
     look(&mut changes);
-    let mut places: Vec<Place> = Vec::new();
+    let mut places: Vec<PlaceExpr> = Vec::new();
     for mut place in changes.found {
-        let related = |it: &&mut Place| it.holds(&place) || place.holds(it);
-        let taken = place.taken && places.iter_mut().filter(related).all(|it| it.taken);
-        places.iter_mut().filter(related).for_each(|it| it.taken = taken);
-        place.taken = taken;
+        let related = |it: &&mut PlaceExpr| it.holds(&place) || place.holds(it);
+        let consumed = place.consumed && places.iter_mut().filter(related).all(|it| it.consumed);
+        places.iter_mut().filter(related).for_each(|it| it.consumed = consumed);
+        place.consumed = consumed;
         if !places.iter().any(|it| it.holds(&place)) {
             places.retain(|it| !place.holds(it));
             places.push(place);
         }
     }
-    let names: Vec<String> = places.iter().map(Place::spelling).collect();
+    let names: Vec<String> = places.iter().map(PlaceExpr::spelling).collect();
     for (i, place) in places.iter_mut().enumerate() {
-        place.alike = names[..i].iter().filter(|it| **it == names[i]).count();
+        place.duplicates = names[..i].iter().filter(|it| **it == names[i]).count();
     }
     Found { places, probes: changes.probes }
 }
@@ -55,17 +61,17 @@ pub struct Changes<'a> {
     inner: Vec<String>,
     /// The names in `inner` that the condition of the region binds. They can be probed.
     bound: Vec<String>,
-    found: Vec<Place>,
+    found: Vec<PlaceExpr>,
     probes: Vec<Probe>,
     /// Whether the value of the expression that is visited next leaves the region. The region reports a reference
     /// there, and host code keeps its borrow.
-    given: bool,
+    leaves_region: bool,
 }
 
 impl<'a> Changes<'a> {
     /// Visits an arm. Its last expression is its value.
     pub fn visit_arm_block(&mut self, block: &mut Block) {
-        self.given = true;
+        self.leaves_region = true;
         self.visit_block_mut(block);
     }
 
@@ -111,14 +117,14 @@ impl<'a> Changes<'a> {
         let is_name = place.parts.is_empty();
         let reach = self.scopes.reach(&place.root.to_string());
         let usage = match if is_name { reach } else { reach.parts() } {
-            Reach::Still | Reach::Shared | Reach::Open => return,
+            Reach::Immutable | Reach::Shared | Reach::Inferred => return,
             Reach::Closure(names) if names.is_empty() => return,
             Reach::Closure(names) => Usage::Captures(names),
             Reach::Unknown if (is_name && place.root == "self") || self.is_reference(expr) => return,
             // Nothing can be moved out of a shared reference, and no `&mut` in it can be written through.
             Reach::Unknown if !is_name && self.is_shared(&place.root) => Usage::Borrows,
             // A method may consume the value.
-            Reach::Unknown if refers::of_expr(expr, self.scopes).leads_outward() => Usage::Moves,
+            Reach::Unknown if refers::of_expr(expr, self.scopes).contains_mutable() => Usage::Moves,
             Reach::Unknown => usage,
         };
         Probe { expr: expr.clone(), name: place.name(), usage }.add(&mut self.probes);
@@ -142,13 +148,13 @@ impl<'a> Changes<'a> {
         self.found.push(place);
     }
 
-    fn place(&self, expr: &Expr) -> Option<Place> {
+    fn place(&self, expr: &Expr) -> Option<PlaceExpr> {
         self.part(expr, false)
     }
 
     /// Returns the place of a variable declared outside, or of a part of one. If `bound`, variables that the condition
     /// binds count as well.
-    fn part(&self, expr: &Expr, bound: bool) -> Option<Place> {
+    fn part(&self, expr: &Expr, bound: bool) -> Option<PlaceExpr> {
         match expr {
             Expr::Path(it) => {
                 let root = it.path.get_ident()?;
@@ -158,13 +164,13 @@ impl<'a> Changes<'a> {
                 if is_inner || !self.scopes.is_local(&name) {
                     return None;
                 }
-                Some(Place {
+                Some(PlaceExpr {
                     root: root.clone(),
                     parts: Vec::new(),
                     deferred: self.scopes.is_deferred(&name),
-                    passes: false,
-                    taken: false,
-                    alike: 0,
+                    dead_after: false,
+                    consumed: false,
+                    duplicates: 0,
                 })
             }
             Expr::Field(it) => self.part(&it.base, bound).map(|mut place| {

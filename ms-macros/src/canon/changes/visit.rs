@@ -23,39 +23,41 @@ fn constructs(callee: &Expr) -> bool {
 
 impl VisitMut for Changes<'_> {
     fn visit_expr_mut(&mut self, expr: &mut Expr) {
-        let given = std::mem::take(&mut self.given);
+        let leaves_region = std::mem::take(&mut self.leaves_region);
         match expr {
             Expr::Path(_) | Expr::Field(_) => {
-                if !given && self.is_reference(expr) {
+                if !leaves_region && self.is_reference(expr) {
                     return self.reborrow(expr);
                 }
-                if !given {
+                if !leaves_region {
                     self.probe(expr, Usage::Moves);
                 }
                 return self.mention(expr);
             }
             Expr::Paren(it) => {
-                self.given = given;
+                self.leaves_region = leaves_region;
                 return self.visit_expr_mut(&mut it.expr);
             }
             Expr::Block(it) => {
-                self.given = given;
+                self.leaves_region = leaves_region;
                 return self.visit_block_mut(&mut it.block);
             }
-            Expr::If(it) => return self.visit_if(it, given),
-            Expr::Match(it) => return self.visit_match(it, given),
-            Expr::Tuple(it) if given => return it.elems.iter_mut().for_each(|it| self.visit_given(it)),
-            Expr::Array(it) if given => return it.elems.iter_mut().for_each(|it| self.visit_given(it)),
-            Expr::Struct(it) if given => return it.fields.iter_mut().for_each(|it| self.visit_given(&mut it.expr)),
-            Expr::Call(it) if given && constructs(&it.func) => {
-                return it.args.iter_mut().for_each(|it| self.visit_given(it));
+            Expr::If(it) => return self.visit_if(it, leaves_region),
+            Expr::Match(it) => return self.visit_match(it, leaves_region),
+            Expr::Tuple(it) if leaves_region => return it.elems.iter_mut().for_each(|it| self.visit_leaving(it)),
+            Expr::Array(it) if leaves_region => return it.elems.iter_mut().for_each(|it| self.visit_leaving(it)),
+            Expr::Struct(it) if leaves_region => {
+                return it.fields.iter_mut().for_each(|it| self.visit_leaving(&mut it.expr));
             }
-            Expr::Return(it) => return it.expr.iter_mut().for_each(|it| self.visit_given(it)),
-            Expr::Break(it) => return it.expr.iter_mut().for_each(|it| self.visit_given(it)),
+            Expr::Call(it) if leaves_region && constructs(&it.func) => {
+                return it.args.iter_mut().for_each(|it| self.visit_leaving(it));
+            }
+            Expr::Return(it) => return it.expr.iter_mut().for_each(|it| self.visit_leaving(it)),
+            Expr::Break(it) => return it.expr.iter_mut().for_each(|it| self.visit_leaving(it)),
             Expr::Assign(it) => {
                 self.add(&it.left);
                 self.mention(&mut it.left);
-                self.given = self.place(&it.left).is_some();
+                self.leaves_region = self.place(&it.left).is_some();
                 return self.visit_expr_mut(&mut it.right);
             }
             Expr::Binary(it) if is_assignment(&it.op) => self.add(&it.left),
@@ -71,7 +73,7 @@ impl VisitMut for Changes<'_> {
                     let before = self.found.len();
                     self.add_receiver(&it.receiver);
                     if CONSUMING.iter().any(|name| it.method == name) || it.method.to_string().starts_with("into_") {
-                        self.found[before..].iter_mut().for_each(|it| it.taken = true);
+                        self.found[before..].iter_mut().for_each(|it| it.consumed = true);
                         self.probe(&it.receiver, Usage::Moves);
                     }
                 }
@@ -105,11 +107,11 @@ impl VisitMut for Changes<'_> {
     }
 
     fn visit_block_mut(&mut self, block: &mut Block) {
-        let given = std::mem::take(&mut self.given);
+        let leaves_region = std::mem::take(&mut self.leaves_region);
         self.scoped(|this| {
             let last = block.stmts.len().saturating_sub(1);
             for (i, stmt) in block.stmts.iter_mut().enumerate() {
-                this.given = given && i == last && matches!(stmt, Stmt::Expr(_, None));
+                this.leaves_region = leaves_region && i == last && matches!(stmt, Stmt::Expr(_, None));
                 this.visit_stmt_mut(stmt);
             }
         });
@@ -181,24 +183,24 @@ impl VisitMut for Changes<'_> {
 }
 
 impl Changes<'_> {
-    fn visit_given(&mut self, expr: &mut Expr) {
-        self.given = true;
+    fn visit_leaving(&mut self, expr: &mut Expr) {
+        self.leaves_region = true;
         self.visit_expr_mut(expr);
     }
 
-    fn visit_if(&mut self, it: &mut ExprIf, given: bool) {
+    fn visit_if(&mut self, it: &mut ExprIf, leaves_region: bool) {
         self.scoped(|this| {
             this.visit_expr_mut(&mut it.cond);
-            this.given = given;
+            this.leaves_region = leaves_region;
             this.visit_block_mut(&mut it.then_branch);
         });
         if let Some((_, other)) = &mut it.else_branch {
-            self.given = given;
+            self.leaves_region = leaves_region;
             self.visit_expr_mut(other);
         }
     }
 
-    fn visit_match(&mut self, it: &mut ExprMatch, given: bool) {
+    fn visit_match(&mut self, it: &mut ExprMatch, leaves_region: bool) {
         if choose::is_choice(it) {
             self.mention(&mut it.expr);
         } else {
@@ -210,7 +212,7 @@ impl Changes<'_> {
                 if let Pat::Guard(it) = pat {
                     this.visit_expr_mut(&mut it.guard);
                 }
-                this.given = given;
+                this.leaves_region = leaves_region;
                 this.visit_expr_mut(body);
             });
         }

@@ -50,7 +50,7 @@ impl Emitter<'_> {
     pub fn load(&mut self, param: ParamId, size: u8, splat: bool, copy: u8, result: Option<Register>, mode: Mode) {
         let result = result.expect("a load has a result");
         let mem = Operand::Mem(self.element(param, size, copy));
-        if self.kernel.params[param.0 as usize].role == Role::Position {
+        if self.kernel.params[param.0 as usize].role == Role::Iota {
             return self.iota(param, mem, result, mode);
         }
         self.load_at(mem, size, splat, result, mode);

@@ -34,7 +34,7 @@ impl Emitter<'_> {
     pub fn gather(&mut self, param: ParamId, size: u8, result: Option<Register>, mode: Mode) {
         let result = result.expect("a gather has a result");
         let mem = self.element(param, size, 0);
-        if self.kernel.params[param.0 as usize].role == Role::Position {
+        if self.kernel.params[param.0 as usize].role == Role::Iota {
             return self.iota(param, Operand::Mem(mem), result, mode);
         }
         if mode == Mode::One {

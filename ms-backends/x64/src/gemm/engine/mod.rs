@@ -158,7 +158,7 @@ pub unsafe fn run(
 ) -> Result<bool> {
     let Some(split) = Split::from_types(types, precision) else { return Ok(false) };
     let &Matrices { m, k, n, .. } = product;
-    let [left, right] = operands.map(|it| it.held.filter(|it| it.may_be_held()));
+    let [left, right] = operands.map(|it| it.parameter_storage.filter(|it| it.may_be_held()));
     // A cached operand becomes the right one: the transposed product is computed if only the left operand can be
     // cached.
     let is_transposed = left.is_some() && right.is_none();

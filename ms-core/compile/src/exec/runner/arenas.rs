@@ -18,7 +18,7 @@ static IDLE: Mutex<Vec<Storage>> = Mutex::new(Vec::new());
 
 /// Returns whether an executable caches its arenas of this size.
 #[inline]
-pub(super) fn are_kept(space: MemorySpace, bytes: usize) -> bool {
+pub(super) fn are_cached(space: MemorySpace, bytes: usize) -> bool {
     space.is_host() && bytes < SHARED_BYTES
 }
 

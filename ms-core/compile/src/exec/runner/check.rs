@@ -1,6 +1,6 @@
 //! Checks the bounds of the steps of routines.
 
-use crate::lower::{Argument, Buffer, BufferId, KernelCall, Place, Plan, Routine, Span, View, value_bytes};
+use crate::lower::{Argument, Buffer, BufferId, BufferLocation, KernelCall, Plan, Routine, Span, View, value_bytes};
 use ms_ir::data::Type;
 use ms_ir::error::{Code, Error, Result};
 use ms_ir::{Contraction, Kernel, LaneAxis, Param, Role};
@@ -21,11 +21,11 @@ impl<'a> Checker<'a> {
     pub fn check_buffer(&self, buffer: &Buffer) -> Result<()> {
         let bytes = |types: &[Type], i: u32| value_bytes(types.get(i as usize)?);
         let room = match buffer.place {
-            Place::Input(i) => bytes(&self.routine.inputs, i),
-            Place::Output(i) => bytes(&self.routine.outputs, i),
-            Place::Constant(i) => self.plan.constants.get(i as usize).map(|it| it.bytes().len()),
-            Place::Arena(at) => self.routine.arena_bytes.checked_sub(at),
-            Place::Position => Some(usize::MAX),
+            BufferLocation::Input(i) => bytes(&self.routine.inputs, i),
+            BufferLocation::Output(i) => bytes(&self.routine.outputs, i),
+            BufferLocation::Constant(i) => self.plan.constants.get(i as usize).map(|it| it.bytes().len()),
+            BufferLocation::Arena(at) => self.routine.arena_bytes.checked_sub(at),
+            BufferLocation::Position => Some(usize::MAX),
         };
         match room {
             Some(room) if buffer.bytes <= room => Ok(()),
@@ -36,7 +36,7 @@ impl<'a> Checker<'a> {
     /// Checks that a buffer is materialised.
     fn check_memory(&self, id: BufferId) -> Result<()> {
         match self.buffer(id)?.place {
-            Place::Position => Err(malformed("a step takes positions for values")),
+            BufferLocation::Position => Err(malformed("a step takes positions for values")),
             _ => Ok(()),
         }
     }
@@ -51,7 +51,7 @@ impl<'a> Checker<'a> {
     }
 
     pub fn check_argument(&self, arg: &Argument, kernel: &Kernel, param: &Param, extents: &[usize]) -> Result<()> {
-        if (param.role == Role::Position) != (self.buffer(arg.buffer)?.place == Place::Position) {
+        if (param.role == Role::Iota) != (self.buffer(arg.buffer)?.place == BufferLocation::Position) {
             return Err(malformed("positions are what a kernel takes for positions"));
         }
         // A result is written once per point even if there is nothing to reduce.
@@ -68,7 +68,7 @@ impl<'a> Checker<'a> {
 
     /// Checks that a step has several independent kernels: none has a buffer that overlaps a buffer that another
     /// writes.
-    pub fn check_apart(&self, calls: &[KernelCall]) -> Result<()> {
+    pub fn check_independent(&self, calls: &[KernelCall]) -> Result<()> {
         if calls.len() < 2 {
             return Err(malformed("a step of kernels has several"));
         }
@@ -159,11 +159,11 @@ impl Memory {
     /// Returns the memory of a buffer; `None` if it is not materialised.
     fn of(&Buffer { bytes, place }: &Buffer) -> Option<Self> {
         let (which, start) = match place {
-            Place::Input(at) => ((0, at), 0),
-            Place::Output(at) => ((1, at), 0),
-            Place::Constant(at) => ((2, at), 0),
-            Place::Arena(at) => ((3, 0), at),
-            Place::Position => return None,
+            BufferLocation::Input(at) => ((0, at), 0),
+            BufferLocation::Output(at) => ((1, at), 0),
+            BufferLocation::Constant(at) => ((2, at), 0),
+            BufferLocation::Arena(at) => ((3, 0), at),
+            BufferLocation::Position => return None,
         };
         (bytes > 0).then(|| Self { which, start, end: start.saturating_add(bytes) })
     }

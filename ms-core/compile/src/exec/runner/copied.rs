@@ -14,7 +14,7 @@ pub(super) fn copied(kernel: &Kernel, args: &[Argument]) -> Option<SmallVec<[[us
         let Inst::Store(to, value) = *inst else { continue };
         let Inst::Load(from) = kernel.insts[value.0 as usize] else { return None };
         let pair = [from.0 as usize, to.0 as usize];
-        if kernel.params[pair[0]].role == Role::Position {
+        if kernel.params[pair[0]].role == Role::Iota {
             return None;
         }
         let [from, to] = pair.map(|it| (kernel.params[it].dtype, &args[it].strides));

@@ -210,7 +210,7 @@ impl<D: Driver + 'static> PlanExecutable<D> {
 
     /// Returns scratch state and an arena to their pools.
     fn release(&self, mut scratch: Scratch, arena: Storage) {
-        match arenas::are_kept(self.driver.space(), self.program.arena_bytes) {
+        match arenas::are_cached(self.driver.space(), self.program.arena_bytes) {
             true => scratch.arena = Some(arena),
             false => arenas::release(arena),
         }

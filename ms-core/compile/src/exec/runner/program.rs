@@ -1,7 +1,7 @@
 //! Defines a plan that is loaded: prepared as far as possible without addresses.
 
-use crate::exec::{Check, EpilogueCall, EpilogueWords, LibraryCall};
-use crate::lower::Place;
+use crate::exec::{Check, EpilogueCall, LibraryCall, TileArguments};
+use crate::lower::BufferLocation;
 use ms_ir::Contraction;
 use ms_ir::data::{Array, DType, Layout, Storage, Type};
 use ms_ir::op::definition;
@@ -103,7 +103,7 @@ impl<K> Step<K> {
 pub(super) struct Epilogue<K> {
     pub code: K,
     pub block: Range<usize>,
-    pub words: EpilogueWords,
+    pub words: TileArguments,
 }
 
 impl<K> Epilogue<K> {
@@ -123,7 +123,7 @@ pub(super) struct OperandWord {
 
 /// A view whose layout is relative to the start of its buffer's memory, or of the whole arena.
 pub(super) struct PlacedView {
-    pub place: Place,
+    pub place: BufferLocation,
     pub dtype: DType,
     pub layout: Layout,
 }
@@ -162,7 +162,7 @@ pub(super) struct Repeated {
     /// The argument block of an iteration: carries, sequences, invariants; then computed carries, series, and the next
     /// condition.
     pub block: usize,
-    pub trips: Trips,
+    pub trips: TripCount,
     pub carries: Vec<CarryWords>,
     /// The chains, in the order of the computed carries with which they begin.
     pub chains: Vec<Chain>,
@@ -203,12 +203,12 @@ pub(super) struct Series {
     pub row_bytes: usize,
 }
 
-pub(super) enum Trips {
+pub(super) enum TripCount {
     /// Iterates until a condition is false. Contains the words with the addresses of the first and the next condition,
     /// and of the number of iterations.
     While { first: usize, next: usize, count: Option<usize> },
     /// Iterates a constant number of times over arrays.
-    Times { count: usize, reverse: bool },
+    Fixed { count: usize, reverse: bool },
     /// Iterates a computed number of times over stacks. `count` is the word with the address of the number.
     Counted { count: usize, reverse: bool },
 }

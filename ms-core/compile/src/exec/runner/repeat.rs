@@ -5,7 +5,7 @@
 //! the address of the previous one. A carry that is updated in place has a single buffer. Only the last values are
 //! copied to the loop's results, unless they are there already.
 
-use super::program::{Chain, Repeated, Trips};
+use super::program::{Chain, Repeated, TripCount};
 use super::run::Run;
 use crate::exec::Driver;
 use ms_ir::error::{Code, Error, Missing, Result};
@@ -26,9 +26,9 @@ impl Repeated {
         // by this method's contract.
         unsafe {
             match self.trips {
-                Trips::While { first, next, count } => self.run_while(run, first, next, count)?,
-                Trips::Times { count, reverse } => self.run_times(run, count, reverse)?,
-                Trips::Counted { count, reverse } => self.run_counted(run, count, reverse)?,
+                TripCount::While { first, next, count } => self.run_while(run, first, next, count)?,
+                TripCount::Fixed { count, reverse } => self.run_times(run, count, reverse)?,
+                TripCount::Counted { count, reverse } => self.run_counted(run, count, reverse)?,
             }
             self.chains.iter().try_for_each(|it| self.copy_results(run, it))?;
         }

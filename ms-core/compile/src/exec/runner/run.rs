@@ -6,7 +6,7 @@ use super::read_inputs::ReadInputs;
 use super::stack::Stacks;
 use crate::exec::watch::Start;
 use crate::exec::{ContractionOperand, Driver, EpilogueCall, KernelLaunch, MemoryView};
-use crate::lower::Place;
+use crate::lower::BufferLocation;
 use ms_ir::data::{Array, MemorySpace, Storage, StreamKind, Type, with_stream};
 use ms_ir::error::{Missing, Result};
 use smallvec::SmallVec;
@@ -213,7 +213,7 @@ impl<'r, D: Driver> Run<'_, 'r, D> {
     fn operand(&self, OperandWord { word, is_input }: OperandWord) -> ContractionOperand<'r> {
         let address = self.words[word];
         let held = if is_input { self.read.block_at(address as usize) } else { None };
-        ContractionOperand { address, held: held.map(|it| &**it) }
+        ContractionOperand { address, parameter_storage: held.map(|it| &**it) }
     }
 
     /// Returns a view in the running call of the routine, whose argument block is `block`.
@@ -221,17 +221,17 @@ impl<'r, D: Driver> Run<'_, 'r, D> {
         let argument = |at: usize| (self.words[block + at], routine.bytes[at]);
         let whole = |it: &Storage| (it.device_ptr() as u64, it.len());
         let (address, bytes) = match view.place {
-            Place::Input(i) => argument(i as usize),
-            Place::Output(i) => argument(routine.inputs + i as usize),
-            Place::Constant(i) => whole(self.program.constants[i as usize].storage()),
-            Place::Arena(_) => whole(self.arena.expect("a plan with arena buffers has an arena")),
-            Place::Position => unreachable!("a view of positions is refused when the plan is loaded"),
+            BufferLocation::Input(i) => argument(i as usize),
+            BufferLocation::Output(i) => argument(routine.inputs + i as usize),
+            BufferLocation::Constant(i) => whole(self.program.constants[i as usize].storage()),
+            BufferLocation::Arena(_) => whole(self.arena.expect("a plan with arena buffers has an arena")),
+            BufferLocation::Position => unreachable!("a view of positions is refused when the plan is loaded"),
         };
         let block = match view.place {
-            Place::Input(_) => self.read.block_at(address as usize).filter(|it| it.may_be_held()),
+            BufferLocation::Input(_) => self.read.block_at(address as usize).filter(|it| it.may_be_held()),
             _ => None,
         };
-        MemoryView { address, bytes, held: block.cloned(), dtype: view.dtype, layout: view.layout.clone() }
+        MemoryView { address, bytes, parameter_storage: block.cloned(), dtype: view.dtype, layout: view.layout.clone() }
     }
 
     /// Copies the rows of a stack into an array.

@@ -10,15 +10,15 @@ use ms_ir::data::{Layout, Shape, Strides};
 use smallvec::SmallVec;
 
 /// The [`run_multiple`](ms_ir::run_multiple) of any reduction divides this.
-pub(in crate::lower) const MOST_ACCUMULATORS: usize = 16;
+pub(in crate::lower) const MAX_ACCUMULATORS: usize = 16;
 
 /// The axes of a domain that a member iterates over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::lower) enum Part {
+pub(in crate::lower) enum AxisSet {
     /// All axes.
     All,
     /// The axes that are not reduced.
-    Kept,
+    NotReduced,
 }
 
 /// The axes of a fusion group, none of which has size one or is empty.
@@ -81,13 +81,13 @@ impl Domain {
     }
 
     /// Returns the number of elements of a part.
-    pub fn numel(&self, part: Part) -> usize {
+    pub fn numel(&self, part: AxisSet) -> usize {
         self.sizes_of(part).product()
     }
 
     /// Returns the part that a value with `numel` elements is computed over.
-    pub fn part(&self, numel: usize) -> Option<Part> {
-        [Part::All, Part::Kept].into_iter().find(|&part| self.numel(part) == numel)
+    pub fn part(&self, numel: usize) -> Option<AxisSet> {
+        [AxisSet::All, AxisSet::NotReduced].into_iter().find(|&part| self.numel(part) == numel)
     }
 
     /// Returns whether the group reduces rows that are too short to be the lanes. Values over all axes then have no
@@ -96,16 +96,16 @@ impl Domain {
         self.axes.last().is_some_and(|it| it.reduced) && reduction_lanes(&self.axes) == LaneAxis::Parallel
     }
 
-    fn sizes(&self, part: Part) -> Shape {
+    fn sizes(&self, part: AxisSet) -> Shape {
         self.sizes_of(part).collect()
     }
 
-    fn sizes_of(&self, part: Part) -> impl Iterator<Item = usize> + '_ {
-        self.axes.iter().filter(move |it| part == Part::All || !it.reduced).map(|it| it.size)
+    fn sizes_of(&self, part: AxisSet) -> impl Iterator<Item = usize> + '_ {
+        self.axes.iter().filter(move |it| part == AxisSet::All || !it.reduced).map(|it| it.size)
     }
 
     /// Returns the domain with its axes split as `shape` requires.
-    pub fn refine(&self, part: Part, shape: &[usize]) -> Option<Self> {
+    pub fn refine(&self, part: AxisSet, shape: &[usize]) -> Option<Self> {
         if self.sizes_of(part).eq(shape.iter().copied().filter(|&it| it != 1)) {
             return Some(self.clone());
         }
@@ -113,7 +113,7 @@ impl Domain {
         let mut axes = SmallVec::new();
         let mut at = 0;
         for axis in &self.axes {
-            if part == Part::Kept && axis.reduced {
+            if part == AxisSet::NotReduced && axis.reduced {
                 axes.push(*axis);
                 continue;
             }
@@ -126,7 +126,7 @@ impl Domain {
     /// Returns the domain of a group that this one joins to reduce the axes `reduced` of `shape`.
     pub fn reduce(&self, shape: &[usize], reduced: &[usize]) -> Option<Self> {
         let fixed = self.is_reduced();
-        let splits = factors(&self.sizes(Part::All), shape)?;
+        let splits = factors(&self.sizes(AxisSet::All), shape)?;
         if fixed && splits.iter().any(|&(_, own, axis)| self.axes[own].reduced != reduced.contains(&axis)) {
             return None;
         }
@@ -138,26 +138,26 @@ impl Domain {
     pub fn unify(&self, other: &Self) -> Option<Self> {
         match (self.is_reduced(), other.is_reduced()) {
             (true, true) => {
-                let sizes = other.sizes(Part::All);
+                let sizes = other.sizes(AxisSet::All);
                 let reduced: SmallVec<[usize; 4]> = (0..sizes.len()).filter(|&it| other.axes[it].reduced).collect();
                 self.reduce(&sizes, &reduced)
             }
             (false, true) => other.unify(self),
             (_, false) => {
-                let part = self.part(other.numel(Part::All))?;
-                self.refine(part, &other.sizes(Part::All))
+                let part = self.part(other.numel(AxisSet::All))?;
+                self.refine(part, &other.sizes(AxisSet::All))
             }
         }
     }
 
     /// Returns the strides of a view of a part's shape along all axes, in elements.
-    pub fn walk(&self, part: Part, layout: &Layout) -> Option<Strides> {
+    pub fn walk(&self, part: AxisSet, layout: &Layout) -> Option<Strides> {
         // Axes of size one, which only single reductions have, are supported only here.
-        if self.sizes_of(Part::All).eq(layout.shape().iter().copied()) {
+        if self.sizes_of(AxisSet::All).eq(layout.shape().iter().copied()) {
             return Some(layout.strides().into());
         }
         let view = layout.reshape(&self.sizes(part))?;
-        if part == Part::All {
+        if part == AxisSet::All {
             return Some(view.strides().into());
         }
         let mut strides = view.strides().iter();
@@ -166,10 +166,10 @@ impl Domain {
     }
 
     /// Returns the strides of a row-major value of a part's shape.
-    pub fn dense(&self, part: Part) -> Strides {
+    pub fn dense(&self, part: AxisSet) -> Strides {
         match part {
-            Part::All => Layout::contiguous(&self.sizes(Part::All)).strides().into(),
-            Part::Kept => kept_strides(&self.axes),
+            AxisSet::All => Layout::contiguous(&self.sizes(AxisSet::All)).strides().into(),
+            AxisSet::NotReduced => kept_strides(&self.axes),
         }
     }
 
@@ -214,12 +214,12 @@ impl Domain {
     /// Returns how many adjacent elements a kernel over this domain writes at a time to a result with these strides. If
     /// the result has one element for all lanes, that is all of its elements. Returns `None` if the lanes are not
     /// adjacent.
-    pub fn run(&self, part: Part, strides: &[isize]) -> Option<usize> {
+    pub fn run(&self, part: AxisSet, strides: &[isize]) -> Option<usize> {
         let lanes = reduction_lanes(&self.axes);
-        if part == Part::Kept && lanes == LaneAxis::Reduced {
-            return Some(self.numel(Part::Kept));
+        if part == AxisSet::NotReduced && lanes == LaneAxis::Reduced {
+            return Some(self.numel(AxisSet::NotReduced));
         }
-        if part == Part::All && !self.run_fits(strides, MOST_ACCUMULATORS) {
+        if part == AxisSet::All && !self.run_fits(strides, MAX_ACCUMULATORS) {
             return None;
         }
         let axes = self.axes.iter().zip(strides).rev();
@@ -260,7 +260,7 @@ mod tests {
             (&[1], &[], Some(&[])),
         ];
         for (a, b, expected) in cases {
-            let refined = sizes(Domain::of(a).refine(Part::All, b));
+            let refined = sizes(Domain::of(a).refine(AxisSet::All, b));
             assert_eq!(refined.as_deref(), expected, "{a:?} {b:?}");
         }
     }
@@ -268,13 +268,13 @@ mod tests {
     #[test]
     fn parts_of_a_reduced_domain() {
         let rows = Domain::of(&[6, 4]).reduce(&[6, 4], &[1]).expect("the shape is the domain's");
-        assert_eq!((rows.numel(Part::All), rows.numel(Part::Kept)), (24, 6));
-        assert_eq!(&*rows.dense(Part::All), &[4, 1]);
-        assert_eq!(&*rows.dense(Part::Kept), &[1, 0]);
-        let finer = rows.refine(Part::Kept, &[2, 3]).expect("six is two by three");
-        assert_eq!(&*finer.dense(Part::All), &[12, 4, 1]);
+        assert_eq!((rows.numel(AxisSet::All), rows.numel(AxisSet::NotReduced)), (24, 6));
+        assert_eq!(&*rows.dense(AxisSet::All), &[4, 1]);
+        assert_eq!(&*rows.dense(AxisSet::NotReduced), &[1, 0]);
+        let finer = rows.refine(AxisSet::NotReduced, &[2, 3]).expect("six is two by three");
+        assert_eq!(&*finer.dense(AxisSet::All), &[12, 4, 1]);
         let column = Layout::contiguous(&[2, 3, 1]).broadcast_to(&[2, 3, 4]).expect("ones repeat");
-        assert_eq!(finer.walk(Part::All, &column), Some(finer.dense(Part::Kept)));
+        assert_eq!(finer.walk(AxisSet::All, &column), Some(finer.dense(AxisSet::NotReduced)));
         assert!(rows.has_short_rows());
         assert_eq!(sizes(rows.unify(&Domain::of(&[3, 2]))), Some(vec![3, 2, 4]));
         assert_eq!(sizes(rows.unify(&Domain::of(&[6, 2, 2]))), Some(vec![6, 2, 2]));

@@ -1,10 +1,10 @@
 //! Emits the kernel of a fusion group: its operands, loops and body.
 
 use crate::lower::fusion::body::apply;
-use crate::lower::fusion::domain::{Domain, Part};
+use crate::lower::fusion::domain::{AxisSet, Domain};
 use crate::lower::fusion::emitted::{Arg, Emitted, ParamAccess};
 use crate::lower::fusion::gather::Positions;
-use crate::lower::fusion::group::{Group, Groups, operand_part, result_part};
+use crate::lower::fusion::group::{Group, Groups, operand_axes, result_axes};
 use crate::lower::fusion::nest::{Nest, Walk};
 use crate::lower::fusion::simplify::simplify;
 use crate::lower::fusion::slices::{Slice, Stores};
@@ -92,13 +92,13 @@ impl Operands {
         let mut out = Self::default();
         let misfit = || Error::new(Code::Verify, "a fusion group's operands fit its domain");
         let dense_part = |value: ValueIndex, layout: &Layout, strides: &Strides| {
-            let is_whole = |it: &Part| flat.numel(value) == domain.numel(*it) && *strides == domain.dense(*it);
-            [Part::All, Part::Kept].into_iter().find(|it| layout.offset() == 0 && is_whole(it))
+            let is_whole = |it: &AxisSet| flat.numel(value) == domain.numel(*it) && *strides == domain.dense(*it);
+            [AxisSet::All, AxisSet::NotReduced].into_iter().find(|it| layout.offset() == 0 && is_whole(it))
         };
         let inside = |value: ValueIndex| flat.producer(value).is_some_and(|it| group.nodes.binary_search(&it).is_ok());
         for &index in &group.nodes {
             let node = &flat.nodes[index];
-            let part = operand_part(flat, node, domain).ok_or_else(misfit)?;
+            let part = operand_axes(flat, node, domain).ok_or_else(misfit)?;
             for (at, access) in node.inputs.iter().enumerate() {
                 let Some(value) = access.value().filter(|&it| !inside(it)) else { continue };
                 let strides = domain.walk(part, &access.layout).ok_or_else(misfit)?;
@@ -120,7 +120,7 @@ impl Operands {
                     continue;
                 }
                 let dense = dense_part(value, &access.layout, &key.2);
-                let role = if flat.values[value].origin == Origin::Position { Role::Position } else { Role::Input };
+                let role = if flat.values[value].origin == Origin::Position { Role::Iota } else { Role::Input };
                 let arg = Arg { value, role, offset: access.layout.offset(), axis: None, dense };
                 let param = out.push(arg, access.dtype, key.2.clone());
                 out.read.insert(key, param);
@@ -128,7 +128,7 @@ impl Operands {
         }
         let results = group.nodes.iter().flat_map(|&it| flat.nodes[it].outputs.iter().copied());
         for value in results.filter(|&it| stores.is_written(it)) {
-            let part = result_part(flat, value, domain).ok_or_else(misfit)?;
+            let part = result_axes(flat, value, domain).ok_or_else(misfit)?;
             let dtype = flat.values[value].dtype;
             if stores.has_own(value) {
                 let arg = Arg { value, role: Role::Output, offset: 0, axis: None, dense: Some(part) };
@@ -151,8 +151,8 @@ impl Operands {
             let written = out.written[&value];
             let param = *params.entry(written).or_insert_with(|| {
                 let place = out.args[written.0 as usize].value;
-                let arg = Arg { value: place, role: Role::Input, offset: 0, axis: None, dense: Some(Part::All) };
-                out.push(arg, flat.values[value].dtype, domain.dense(Part::All))
+                let arg = Arg { value: place, role: Role::Input, offset: 0, axis: None, dense: Some(AxisSet::All) };
+                out.push(arg, flat.values[value].dtype, domain.dense(AxisSet::All))
             });
             out.reloaded.insert(value, param);
         }
@@ -164,7 +164,7 @@ impl Operands {
     /// loop with the last read of a value may write its memory.
     fn place_scratch(&mut self, flat: &mut Flat, domain: &Domain, stages: &Stages) {
         /// Memory that values use one after the other.
-        struct Place {
+        struct BufferLocation {
             param: ParamId,
             dtype: DType,
             /// The last loop that reads its current value.
@@ -173,19 +173,20 @@ impl Operands {
             end: Option<usize>,
         }
         let results = stages.rounds.iter().flat_map(|it| &it.stored).copied();
-        let mut places: Vec<Place> = results
+        let mut places: Vec<BufferLocation> = results
             .filter(|it| !stages.scratch.contains(it))
             .filter_map(|it| {
                 let (param, dtype) = (*self.written.get(&it)?, flat.values[it].dtype);
-                Some(Place { param, dtype, last: None, end: stages.stored_in(it) })
+                Some(BufferLocation { param, dtype, last: None, end: stages.stored_in(it) })
             })
             .collect();
         let mut values = stages.scratch.clone();
         values.sort_by_key(|&it| stages.stored_in(it));
         for value in values {
             let (dtype, first, last) = (flat.values[value].dtype, stages.stored_in(value), stages.last_reload(value));
-            let fits =
-                |it: &&mut Place| it.dtype == dtype && it.last <= first && it.end.is_none_or(|end| last <= Some(end));
+            let fits = |it: &&mut BufferLocation| {
+                it.dtype == dtype && it.last <= first && it.end.is_none_or(|end| last <= Some(end))
+            };
             if let Some(place) = places.iter_mut().find(fits) {
                 place.last = last;
                 self.written.insert(value, place.param);
@@ -193,9 +194,9 @@ impl Operands {
             }
             let (shape, origin) = (flat.values[value].shape.clone(), flat.values[value].origin);
             let own = flat.add_value(dtype, shape, origin);
-            let arg = Arg { value: own, role: Role::Output, offset: 0, axis: None, dense: Some(Part::All) };
-            let param = self.push(arg, dtype, domain.dense(Part::All));
-            places.push(Place { param, dtype, last, end: None });
+            let arg = Arg { value: own, role: Role::Output, offset: 0, axis: None, dense: Some(AxisSet::All) };
+            let param = self.push(arg, dtype, domain.dense(AxisSet::All));
+            places.push(BufferLocation { param, dtype, last, end: None });
             self.written.insert(value, param);
         }
     }
@@ -240,7 +241,7 @@ impl Emitter<'_> {
                     local.insert(Key::Result(*value), val);
                 }
                 for &index in &round.computed {
-                    self.node(index, Part::All, &mut local);
+                    self.node(index, AxisSet::All, &mut local);
                 }
                 for value in &round.stored {
                     self.store(*value, local[&Key::Result(*value)]);
@@ -264,7 +265,7 @@ impl Emitter<'_> {
         }
         let mut points = std::mem::take(&mut self.points);
         for &index in members {
-            self.node(index, Part::Kept, &mut points);
+            self.node(index, AxisSet::NotReduced, &mut points);
             results.push(self.flat.nodes[index].outputs[0]);
         }
         self.points = points;
@@ -282,10 +283,10 @@ impl Emitter<'_> {
     }
 
     /// Emits one member; `local` contains the values of the stage.
-    fn node(&mut self, index: NodeIndex, stage: Part, local: &mut FxHashMap<Key, Val>) {
+    fn node(&mut self, index: NodeIndex, stage: AxisSet, local: &mut FxHashMap<Key, Val>) {
         let node = &self.flat.nodes[index];
         let result = node.outputs[0];
-        let part = operand_part(self.flat, node, self.domain).expect("members fit the domain");
+        let part = operand_axes(self.flat, node, self.domain).expect("members fit the domain");
         if let Kind::Gather { axis, .. } = node.kind {
             let position = self.operand(&node.inputs[1], part, stage, local);
             let position = self.body.cast(position, DType::I64);
@@ -307,7 +308,7 @@ impl Emitter<'_> {
         local.insert(Key::Result(result), val);
     }
 
-    fn operand(&mut self, access: &Access, part: Part, stage: Part, local: &mut FxHashMap<Key, Val>) -> Val {
+    fn operand(&mut self, access: &Access, part: AxisSet, stage: AxisSet, local: &mut FxHashMap<Key, Val>) -> Val {
         let value = match access.source {
             Source::Splat(scalar) => return self.body.constant(scalar, access.dtype),
             Source::Value(value) => value,
@@ -323,14 +324,14 @@ impl Emitter<'_> {
             return val;
         }
         let Key::Load(param) = key else { unreachable!("a member comes after those that it reads") };
-        debug_assert!(stage == Part::All || part == Part::Kept || !self.domain.is_reduced());
+        debug_assert!(stage == AxisSet::All || part == AxisSet::NotReduced || !self.domain.is_reduced());
         let val = self.body.load(param);
         local.insert(key, val);
         val
     }
 
     /// Returns the param of the buffer that a gather reads.
-    fn indexed(&self, access: &Access, part: Part, axis: Positions) -> ParamId {
+    fn indexed(&self, access: &Access, part: AxisSet, axis: Positions) -> ParamId {
         let value = access.value().expect("what is read at positions is in memory");
         let strides = self.domain.walk(part, &access.layout).expect("the operand was gathered with this walk");
         self.operands.indexed[&(value, access.layout.offset(), strides, axis)]

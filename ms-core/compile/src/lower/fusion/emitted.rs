@@ -1,6 +1,6 @@
 //! Defines the kernel of a fusion group with its arguments, and which of them may share memory.
 
-use crate::lower::fusion::domain::Part;
+use crate::lower::fusion::domain::AxisSet;
 use crate::lower::fusion::nest::Nest;
 use crate::lower::plan::{IndexedAxis, KernelId};
 use crate::lower::rewrites::flat::{Flat, ValueIndex};
@@ -28,7 +28,7 @@ pub(in crate::lower) struct Arg {
     /// The axis of a value that the kernel gathers along.
     pub axis: Option<IndexedAxis>,
     /// The part of the domain that the whole value covers, if the kernel traverses it in row-major order.
-    pub dense: Option<Part>,
+    pub dense: Option<AxisSet>,
 }
 
 /// The instructions at which a kernel accesses a param.

@@ -5,13 +5,13 @@
 //!
 //! Groups have positions in the order of steps. A node may join a group only if its other operands come before the
 //! group. A group without readers so far may move to the end. This prevents cycles without searching for paths, so the
-//! time is linear in the number of nodes. Nodes that are [`Alike`] join each other too.
+//! time is linear in the number of nodes. Nodes that are [`Siblings`] join each other too.
 
 use crate::lower::fusion::body::weigh;
-use crate::lower::fusion::domain::{Domain, MOST_ACCUMULATORS, Part};
+use crate::lower::fusion::domain::{AxisSet, Domain, MAX_ACCUMULATORS};
 use crate::lower::plan::schedule::Order;
-use crate::lower::rewrites::alike::Alike;
 use crate::lower::rewrites::flat::{Access, Flat, FlatNode, Kind, NodeIndex, ValueIndex};
+use crate::lower::rewrites::siblings::Siblings;
 use crate::target::{Cost, Target};
 use ms_ir::data::{Attrs, DType, Op};
 use ms_ir::run_multiple;
@@ -32,8 +32,8 @@ pub(in crate::lower) struct Group {
     /// The contraction or library op that this kernel is an epilogue of. Only this kernel, and kernels next to it in
     /// the list, read its result.
     pub op: Option<NodeIndex>,
-    /// The number of row axes, for an epilogue over [rows](crate::lower::plan::EpilogueLoops::Rows) of the result. They are
-    /// the first axes of the kernel.
+    /// The number of row axes, for an epilogue over [rows](crate::lower::plan::EpilogueLoops::Rows) of the result. They
+    /// are the first axes of the kernel.
     pub rows: Option<usize>,
 }
 
@@ -98,7 +98,7 @@ struct Grouper<'a> {
     /// The costs of elementwise ops without attributes, by the dtypes of operands.
     known_costs: FxHashMap<(Op, SmallVec<[DType; 4]>), Cost>,
     uses: Vec<u32>,
-    alike: Alike,
+    siblings: Siblings,
     /// The position after all steps, and the one before.
     next: i64,
     front: i64,
@@ -121,7 +121,7 @@ impl Groups {
             costs: vec![Cost::default(); flat.nodes.len()],
             known_costs: FxHashMap::default(),
             uses,
-            alike: Alike::default(),
+            siblings: Siblings::default(),
             next: 0,
             front: -1,
         };
@@ -233,8 +233,8 @@ impl<'a> Grouper<'a> {
             self.front -= 1;
         }
         if joins {
-            let alike = self.alike.of(flat, index).and_then(|it| self.of[it]).map(|it| self.root(it));
-            for &source in sources.iter().chain(alike.iter().filter(|it| !sources.contains(it))) {
+            let siblings = self.siblings.of(flat, index).and_then(|it| self.of[it]).map(|it| self.root(it));
+            for &source in sources.iter().chain(siblings.iter().filter(|it| !sources.contains(it))) {
                 group = self.merge(Pair { own: group, source, index, node, sources: &sources }).unwrap_or(group);
             }
         }
@@ -337,14 +337,14 @@ impl<'a> Grouper<'a> {
             let own_domain = self.drafts[draft].domain.as_ref()?;
             if own_domain.is_reduced() || !domain.is_reduced() {
                 wide |= self.drafts[draft].wide;
-            } else if domain.part(own_domain.numel(Part::All))? == Part::All {
+            } else if domain.part(own_domain.numel(AxisSet::All))? == AxisSet::All {
                 wide |= self.drafts[draft].wide;
                 if !self.may_loop(draft, pair, &domain) {
                     return None;
                 }
             }
         }
-        if wide && multiple == Some(MOST_ACCUMULATORS) && insts > self.target.budget.wide_cost {
+        if wide && multiple == Some(MAX_ACCUMULATORS) && insts > self.target.budget.wide_cost {
             return None;
         }
         let inputs = self.joint_inputs(own, source)?;
@@ -389,7 +389,7 @@ impl<'a> Grouper<'a> {
     /// Returns whether the node reads members of both groups only at the element that it computes. Its other reads must
     /// be possible with reduced lanes.
     fn operands_fit(&self, pair: Pair<'_>, domain: &Domain) -> bool {
-        let Some(part) = operand_part(self.flat, pair.node, domain) else { return false };
+        let Some(part) = operand_axes(self.flat, pair.node, domain) else { return false };
         pair.node.inputs.iter().enumerate().all(|(at, access)| {
             let Some(value) = access.value() else { return true };
             let Some(strides) = domain.walk(part, &access.layout) else { return false };
@@ -398,10 +398,10 @@ impl<'a> Grouper<'a> {
                 if at == 0 && matches!(pair.node.kind, Kind::Gather { .. }) {
                     return false;
                 }
-                let part = result_part(self.flat, value, domain);
+                let part = result_axes(self.flat, value, domain);
                 return access.layout.offset() == 0 && part.is_some_and(|part| strides == domain.dense(part));
             }
-            part == Part::Kept || domain.run_fits(&strides, MOST_ACCUMULATORS)
+            part == AxisSet::NotReduced || domain.run_fits(&strides, MAX_ACCUMULATORS)
         })
     }
 
@@ -409,17 +409,17 @@ impl<'a> Grouper<'a> {
     fn is_row_worth_staging(&self, node: &FlatNode, domain: &Domain, level: u32) -> bool {
         let stage = match node.kind {
             Kind::Reduce(_) => level - 1,
-            _ if domain.part(self.flat.numel(node.outputs[0])) == Some(Part::All) => level,
+            _ if domain.part(self.flat.numel(node.outputs[0])) == Some(AxisSet::All) => level,
             _ => 0,
         };
-        let row = domain.numel(Part::All) / domain.numel(Part::Kept).max(1);
+        let row = domain.numel(AxisSet::All) / domain.numel(AxisSet::NotReduced).max(1);
         stage == 0 || (row <= self.target.longest_staged_row() && stage < self.target.budget.loops)
     }
 
     /// Returns whether a group over a domain without reductions may be computed in reduced loops.
     fn may_loop(&self, draft: usize, pair: Pair<'_>, domain: &Domain) -> bool {
         let fits = |access: &Access| {
-            domain.walk(Part::All, &access.layout).is_some_and(|it| domain.run_fits(&it, MOST_ACCUMULATORS))
+            domain.walk(AxisSet::All, &access.layout).is_some_and(|it| domain.run_fits(&it, MAX_ACCUMULATORS))
         };
         let members = || self.drafts[draft].nodes.iter().map(|&it| &self.flat.nodes[it]);
         if !members().flat_map(|it| &it.inputs).filter(|it| it.value().is_some()).all(fits) {
@@ -487,17 +487,17 @@ impl<'a> Grouper<'a> {
 }
 
 /// Returns the axes over which a node reads its operands.
-pub(in crate::lower) fn operand_part(flat: &Flat, node: &FlatNode, domain: &Domain) -> Option<Part> {
+pub(in crate::lower) fn operand_axes(flat: &Flat, node: &FlatNode, domain: &Domain) -> Option<AxisSet> {
     match node.kind {
-        Kind::Reduce(_) => Some(Part::All),
+        Kind::Reduce(_) => Some(AxisSet::All),
         _ => domain.part(flat.numel(node.outputs[0])),
     }
 }
 
 /// Returns the axes over which a value of the group is computed.
-pub(in crate::lower) fn result_part(flat: &Flat, value: ValueIndex, domain: &Domain) -> Option<Part> {
+pub(in crate::lower) fn result_axes(flat: &Flat, value: ValueIndex, domain: &Domain) -> Option<AxisSet> {
     match flat.producer(value).map(|it| &flat.nodes[it].kind) {
-        Some(Kind::Reduce(_)) => Some(Part::Kept),
+        Some(Kind::Reduce(_)) => Some(AxisSet::NotReduced),
         _ => domain.part(flat.numel(value)),
     }
 }

@@ -2,16 +2,16 @@
 
 use crate::lower::plan::NextCarry;
 use ms_ir::MapVec;
-use ms_ir::op::{Loop, Trips};
+use ms_ir::op::{Loop, TripCount};
 use ms_ir::{Def, Graph, ValueId};
 use std::sync::Arc;
 
 /// Returns whether a loop may be a kernel, judged by its trip count and sequences.
 pub(in crate::lower) fn may_be_kernel(at: &Loop) -> bool {
     match at.trips {
-        Trips::While => true,
-        Trips::Times { count, .. } => count <= i32::MAX as usize && at.sequences == 0,
-        Trips::Counted { .. } => false,
+        TripCount::While => true,
+        TripCount::Fixed { count, .. } => count <= i32::MAX as usize && at.sequences == 0,
+        TripCount::Counted { .. } => false,
     }
 }
 

@@ -242,7 +242,7 @@ impl Nest {
     /// Returns the argument block of a call (see [`ms_ir::Kernel`]) on operands that start at `addresses`, without
     /// bases.
     #[inline]
-    pub fn block(&self, addresses: impl IntoIterator<Item = u64>) -> SmallVec<[u64; 24]> {
+    pub fn argument_block(&self, addresses: impl IntoIterator<Item = u64>) -> SmallVec<[u64; 24]> {
         let mut block = SmallVec::new();
         block.extend(self.extents.iter().map(|&it| it as u64));
         for (operand, address) in addresses.into_iter().enumerate() {

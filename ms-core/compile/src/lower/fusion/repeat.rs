@@ -2,7 +2,7 @@
 //! carries stay in registers.
 
 use crate::lower::fusion::body::apply;
-use crate::lower::fusion::domain::Part;
+use crate::lower::fusion::domain::AxisSet;
 use crate::lower::fusion::emitted::{Arg, Emitted, ParamAccess};
 use crate::lower::fusion::nest::{Axis, Nest, Walk};
 use crate::lower::fusion::simplify::simplify;
@@ -139,7 +139,7 @@ impl Repetition {
             }
             known.push(key);
             let is_whole = outer.is_whole(access) && access.layout.numel() == elements;
-            args.push(Arg { value, role, offset, axis: None, dense: is_whole.then_some(Part::All) });
+            args.push(Arg { value, role, offset, axis: None, dense: is_whole.then_some(AxisSet::All) });
             let stride = if is_one && elements > 1 { 0 } else { 1 };
             walks.push(Walk { dtype: access.dtype, strides: smallvec![stride] });
             body.param(access.dtype, role, step)

@@ -7,7 +7,7 @@
 //! they are written. The copy does nothing if the result is in the memory of the copied value.
 
 use crate::lower::fusion::domain::Domain;
-use crate::lower::fusion::group::{Group, Groups, result_part};
+use crate::lower::fusion::group::{Group, Groups, result_axes};
 use crate::lower::rewrites::flat::{Access, Flat, FlatNode, Kind, NodeIndex, Origin, ValueIndex};
 use crate::lower::rewrites::sink::Steps;
 use crate::target::{Cost, Target};
@@ -252,6 +252,6 @@ impl Placer<'_> {
 /// Returns how many adjacent elements a kernel over `domain` that computes a value writes to a slice at a time. Returns
 /// `None` if it cannot write to the slice.
 fn run(flat: &Flat, value: ValueIndex, slice: &Layout, domain: &Domain) -> Option<usize> {
-    let part = result_part(flat, value, domain)?;
+    let part = result_axes(flat, value, domain)?;
     domain.run(part, &domain.walk(part, slice)?)
 }

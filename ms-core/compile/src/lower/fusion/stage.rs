@@ -4,8 +4,8 @@
 //! another loop. The level of a member ([`Groups`]) is the number of loops before it. Values that a later
 //! loop needs again are recomputed if that is cheap, and reloaded from memory otherwise.
 
-use crate::lower::fusion::domain::Part;
-use crate::lower::fusion::group::{Group, Groups, result_part};
+use crate::lower::fusion::domain::AxisSet;
+use crate::lower::fusion::group::{Group, Groups, result_axes};
 use crate::lower::fusion::slices::Stores;
 use crate::lower::rewrites::flat::{Access, Flat, Kind, NodeIndex, ValueIndex};
 use crate::target::Target;
@@ -40,7 +40,7 @@ impl Stages {
         let reduced = group.nodes.iter().any(|&it| matches!(flat.nodes[it].kind, Kind::Reduce(_)));
         let in_loop = |node: NodeIndex| {
             let value = flat.nodes[node].outputs[0];
-            reduced && result_part(flat, value, domain) == Some(Part::All)
+            reduced && result_axes(flat, value, domain) == Some(AxisSet::All)
         };
         let level = |node: NodeIndex| groups.levels[node] as usize;
         let last = group.nodes.iter().map(|&it| level(it)).max().unwrap_or(0);

@@ -2,7 +2,7 @@
 //! Groups of equal structure share one kernel, which is built once. Examples are the bodies of an unrolled loop and the
 //! operands of a concatenation.
 
-use crate::lower::fusion::domain::{Domain, Part};
+use crate::lower::fusion::domain::{AxisSet, Domain};
 use crate::lower::fusion::emitted::{Arg, Emitted, ParamAccess};
 use crate::lower::fusion::group::{Group, Groups};
 use crate::lower::fusion::nest::Nest;
@@ -39,7 +39,7 @@ struct KnownArg {
     location: usize,
     role: Role,
     axis: Option<IndexedAxis>,
-    dense: Option<Part>,
+    dense: Option<AxisSet>,
 }
 
 /// The structure of a group.

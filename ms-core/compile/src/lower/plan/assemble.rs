@@ -8,11 +8,11 @@ use crate::lower::plan::reuse::Uses;
 use crate::lower::plan::routines::Routines;
 use crate::lower::plan::schedule::step_may_fail;
 use crate::lower::plan::{
-    Argument, Buffer, BufferId, Carry, ContractionResult, ContractionStep, Epilogue, EpilogueLoops, KernelCall, Loop,
-    Place, PlanOp, PlanStep, Repeat, Routine, Span, View,
+    Argument, Buffer, BufferId, BufferLocation, Carry, ContractionResult, ContractionStep, Epilogue, EpilogueLoops,
+    KernelCall, Loop, PlanOp, PlanStep, Repeat, Routine, Span, View,
 };
 use crate::lower::rewrites::flat::{
-    Access, Check, Flat, FlatNode, FlatValue, Kind, Origin, Region, RegionLoop, Trips, ValueIndex,
+    Access, Check, Flat, FlatNode, FlatValue, Kind, Origin, Region, RegionLoop, TripCount, ValueIndex,
 };
 use ms_ir::MapVec;
 use ms_ir::data::Layout;
@@ -57,15 +57,15 @@ impl Assembly<'_> {
                     lifetimes[known].last = step;
                 } else if self.buffers[it.value].is_none() {
                     let place = match (uses.output_of.get(&it.value), self.flat.values[it.value].origin) {
-                        (Some(&output), _) => Place::Output(output),
-                        (None, Origin::Input(input)) => Place::Input(input),
+                        (Some(&output), _) => BufferLocation::Output(output),
+                        (None, Origin::Input(input)) => BufferLocation::Input(input),
                         (None, Origin::Constant(constant)) => self.constant(constant),
-                        (None, Origin::Position) => Place::Position,
+                        (None, Origin::Position) => BufferLocation::Position,
                         (None, Origin::Node(_)) => {
                             let over = it.over.and_then(|it| intermediates[it]);
                             intermediates[it.value] = Some(lifetimes.len());
                             lifetimes.push(Lifetime { bytes: self.bytes(it.value), first: step, last: step, over });
-                            Place::Arena(0)
+                            BufferLocation::Arena(0)
                         }
                     };
                     self.buffer(it.value, place);
@@ -76,7 +76,7 @@ impl Assembly<'_> {
         for (value, index) in intermediates.into_iter().enumerate() {
             let Some(index) = index else { continue };
             let buffer = self.buffer_of(value);
-            self.routine.buffers[buffer.0 as usize].place = Place::Arena(arena.offsets[index]);
+            self.routine.buffers[buffer.0 as usize].place = BufferLocation::Arena(arena.offsets[index]);
         }
         self.routine.arena_bytes = arena.bytes;
     }
@@ -85,7 +85,7 @@ impl Assembly<'_> {
         self.flat.numel(value).saturating_mul(self.flat.values[value].dtype.size())
     }
 
-    fn buffer(&mut self, value: ValueIndex, place: Place) {
+    fn buffer(&mut self, value: ValueIndex, place: BufferLocation) {
         self.buffers[value] = Some(BufferId(self.routine.buffers.len() as u32));
         self.routine.buffers.push(Buffer { bytes: self.bytes(value), place });
     }
@@ -96,8 +96,8 @@ impl Assembly<'_> {
     }
 
     /// Adds constant data to the plan.
-    fn constant(&mut self, index: u32) -> Place {
-        Place::Constant(self.routines.constant(&self.flat.constants[index as usize]))
+    fn constant(&mut self, index: u32) -> BufferLocation {
+        BufferLocation::Constant(self.routines.constant(&self.flat.constants[index as usize]))
     }
 
     fn steps(&mut self, steps: Vec<Draft>) {
@@ -231,12 +231,14 @@ fn repeated(region: &RegionLoop, taken: &[Span], given: &[Span]) -> Loop {
     let mut next_given = || given.next().expect("a loop has as many results as its region says");
     let count = region.next.len();
     let results: Vec<Span> = (0..count).map(|_| next_given()).collect();
-    let iterations = matches!(region.trips, Trips::While { counted: true }).then(&mut next_given);
+    let iterations = matches!(region.trips, TripCount::While { counted: true }).then(&mut next_given);
     let series = (0..region.series).map(|_| next_given()).collect();
     let (repeat, taken) = match region.trips {
-        Trips::While { .. } => (Repeat::While { first: taken[0], next: next_given(), count: iterations }, &taken[1..]),
-        Trips::Times { count, reverse } => (Repeat::Times { count, reverse }, taken),
-        Trips::Counted { reverse } => (Repeat::Counted { count: taken[0], reverse }, &taken[1..]),
+        TripCount::While { .. } => {
+            (Repeat::While { first: taken[0], next: next_given(), count: iterations }, &taken[1..])
+        }
+        TripCount::Fixed { count, reverse } => (Repeat::Fixed { count, reverse }, taken),
+        TripCount::Counted { reverse } => (Repeat::Counted { count: taken[0], reverse }, &taken[1..]),
     };
     let (carries, rest) = taken.split_at(count);
     let (sequences, invariants) = rest.split_at(region.sequences);

@@ -2,8 +2,8 @@
 
 use crate::lower::plan::routines::PlanNames;
 use crate::lower::plan::{
-    Argument, Buffer, Carry, ContractionResult, ContractionStep, Epilogue, EpilogueLoops, IndexedAxis, KernelCall,
-    KernelId, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Routine, Span, View,
+    Argument, Buffer, BufferLocation, Carry, ContractionResult, ContractionStep, Epilogue, EpilogueLoops, IndexedAxis,
+    KernelCall, KernelId, Loop, NextCarry, Plan, PlanStep, Repeat, Routine, Span, View,
 };
 use ms_ir::MapVec;
 use ms_ir::ParamId;
@@ -57,17 +57,17 @@ fn write_routine(
     writeln!(f, "routine r{number} @{name}({inputs}) -> ({outputs}), arena {arena} bytes")?;
     for (i, Buffer { bytes, place }) in routine.buffers.iter().enumerate() {
         let place = match place {
-            Place::Input(at) => match names.show(*at as usize) {
+            BufferLocation::Input(at) => match names.show(*at as usize) {
                 Some(name) => format!("input {at} {name}"),
                 None => format!("input {at}"),
             },
-            Place::Output(at) => format!("output {at}"),
-            Place::Constant(at) => {
+            BufferLocation::Output(at) => format!("output {at}"),
+            BufferLocation::Constant(at) => {
                 let literal = &plan.constants[*at as usize];
                 format!("constant {at} {}{:?}", literal.dtype(), literal.shape())
             }
-            Place::Arena(at) => format!("arena {at}"),
-            Place::Position => "positions".into(),
+            BufferLocation::Arena(at) => format!("arena {at}"),
+            BufferLocation::Position => "positions".into(),
         };
         writeln!(f, "  b{i} = {place}, {bytes} bytes")?;
     }
@@ -139,7 +139,7 @@ fn write_loop(it: &Loop, f: &mut Formatter<'_>) -> fmt::Result {
             let count = count.iter().map(|it| format!(", counted in {}", span(it))).collect::<String>();
             format!("while {} then {}{count}", span(first), span(next))
         }
-        Repeat::Times { count, reverse } => format!("{count} times{}", direction(*reverse)),
+        Repeat::Fixed { count, reverse } => format!("{count} times{}", direction(*reverse)),
         Repeat::Counted { count, reverse } => format!("{} times{}", span(count), direction(*reverse)),
     };
     let carry = |it: &Carry| {

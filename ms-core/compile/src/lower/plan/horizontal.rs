@@ -14,7 +14,7 @@ use rustc_hash::FxHashSet;
 
 /// The maximum number of extra bytes that a fused step may need. It suffices for the statistics of many values, one
 /// scalar each.
-const MOST_BYTES: usize = 4 << 10;
+const MAX_BYTES: usize = 4 << 10;
 
 /// Fuses each run of adjacent independent kernels into one step, unless that takes more memory.
 pub(in crate::lower) fn fuse(flat: &Flat, steps: Vec<Draft>, routines: &Routines) -> Vec<Draft> {
@@ -81,7 +81,7 @@ impl Fusion<'_> {
         if !emitted.args.iter().all(|it| is_apart(it.value, it.role)) {
             return None;
         }
-        Some(bytes.saturating_add(self.needs(emitted, step))).filter(|it| *it <= MOST_BYTES)
+        Some(bytes.saturating_add(self.needs(emitted, step))).filter(|it| *it <= MAX_BYTES)
     }
 
     /// Returns the extra bytes that a kernel may need if it joins the run. They are its results in the arena, which

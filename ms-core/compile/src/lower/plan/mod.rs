@@ -4,7 +4,7 @@ pub(in crate::lower) mod assemble;
 pub(in crate::lower) mod display;
 pub(in crate::lower) mod draft;
 pub(in crate::lower) mod horizontal;
-pub(in crate::lower) mod lines;
+pub(in crate::lower) mod locations;
 pub(in crate::lower) mod memory;
 pub(in crate::lower) mod reuse;
 pub(in crate::lower) mod routines;
@@ -138,12 +138,12 @@ pub struct Buffer {
     /// The size in bytes.
     pub bytes: usize,
     /// The location.
-    pub place: Place,
+    pub place: BufferLocation,
 }
 
 /// The location of a buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Place {
+pub enum BufferLocation {
     /// The memory of an input.
     Input(u32),
     /// The memory of an output.
@@ -152,7 +152,7 @@ pub enum Place {
     Constant(u32),
     /// This offset in the arena, a multiple of 64.
     Arena(usize),
-    /// No memory: the argument of a param of [`Role::Position`](ms_ir::Role).
+    /// No memory: the argument of a param of [`Role::Iota`](ms_ir::Role).
     Position,
 }
 
@@ -450,7 +450,7 @@ pub enum Repeat {
         count: Option<Span>,
     },
     /// Iterates a constant number of times. Sequences and series are arrays.
-    Times {
+    Fixed {
         /// The number of iterations.
         count: usize,
         /// Whether to run from the last element of sequences and series to the first.

@@ -1,13 +1,13 @@
 //! Orders steps: those that may fail come before those that overwrite inputs, where data dependences allow it.
 //!
 //! A failing run must leave the slots that it writes unchanged. So a slot's new value may overwrite the old one only
-//! when no later step can fail ([`Reuse::allows_state`](crate::lower::plan::Reuse::allows_state)). Which inputs are values of
-//! slots is not known here, so all inputs of the main routine are treated as such.
+//! when no later step can fail ([`Reuse::allows_state`](crate::lower::plan::Reuse::allows_state)). Which inputs are
+//! values of slots is not known here, so all inputs of the main routine are treated as such.
 
 use crate::lower::plan::draft::Draft;
 use crate::lower::plan::reuse::Uses;
 use crate::lower::plan::routines::Routines;
-use crate::lower::rewrites::flat::{Access, Flat, FlatNode, FlatValue, Kind, Origin, Region, Trips, ValueIndex};
+use crate::lower::rewrites::flat::{Access, Flat, FlatNode, FlatValue, Kind, Origin, Region, TripCount, ValueIndex};
 use ms_ir::MapVec;
 
 /// Returns whether a step of a node may fail at run time, because it checks values or allocates memory.
@@ -24,9 +24,9 @@ fn may_fail(flat: &Flat, node: &FlatNode, routines: &Routines) -> bool {
             Region::Repeat(..) => false,
             Region::Loop(it) => {
                 let keeps_stacks = match it.trips {
-                    Trips::While { .. } => it.series > 0,
-                    Trips::Times { .. } => false,
-                    Trips::Counted { .. } => true,
+                    TripCount::While { .. } => it.series > 0,
+                    TripCount::Fixed { .. } => false,
+                    TripCount::Counted { .. } => true,
                 };
                 keeps_stacks || fails(it.body)
             }

@@ -1,9 +1,9 @@
 //! Defines the stored form of plans and validates it.
 
 use crate::lower::plan::{
-    Argument, Buffer, BufferId, Carry, ContractionResult, ContractionStep, Epilogue, EpilogueLoops, IndexedAxis,
-    KernelCall, KernelId, Loop, NextCarry, Place, Plan, PlanOp, PlanStep, Repeat, Reuse, Routine, RoutineId, Span,
-    View, is_stack,
+    Argument, Buffer, BufferId, BufferLocation, Carry, ContractionResult, ContractionStep, Epilogue, EpilogueLoops,
+    IndexedAxis, KernelCall, KernelId, Loop, NextCarry, Plan, PlanOp, PlanStep, Repeat, Reuse, Routine, RoutineId,
+    Span, View, is_stack,
 };
 use ms_ir::MapVec;
 use ms_ir::data::{Attrs, DType, Layout, Literal, Op, Type};
@@ -35,7 +35,7 @@ stored! {
         spares: Vec<Span>,
     }
     struct Carry { initial: Span, result: Span, next: NextCarry }
-    struct Buffer { bytes: usize, place: Place }
+    struct Buffer { bytes: usize, place: BufferLocation }
     struct KernelCall { kernel: KernelId, extents: SmallVec<[usize; 4]>, args: SmallVec<[Argument; 4]> }
     struct ContractionStep { contraction: Contraction, a: Span, b: Span, result: ContractionResult }
     struct Epilogue { kernel: KernelId, loops: EpilogueLoops, args: SmallVec<[Argument; 4]> }
@@ -45,7 +45,9 @@ stored! {
 }
 
 stored! {
-    enum Place { 0 = Input(at: u32), 1 = Output(at: u32), 2 = Constant(at: u32), 3 = Arena(at: usize), 4 = Position }
+    enum BufferLocation {
+        0 = Input(at: u32), 1 = Output(at: u32), 2 = Constant(at: u32), 3 = Arena(at: usize), 4 = Position
+    }
     enum PlanStep {
         0 = Kernel(call: KernelCall),
         1 = Contraction(it: Box<ContractionStep>),
@@ -68,7 +70,7 @@ stored! {
     enum EpilogueLoops { 0 = Elements(result: ParamId), 1 = Rows(along: SmallVec<[usize; 2]>) }
     enum Repeat {
         0 = While { first: Span, next: Span, count: Option<Span> },
-        1 = Times { count: usize, reverse: bool },
+        1 = Fixed { count: usize, reverse: bool },
         2 = Counted { count: Span, reverse: bool },
     }
     enum NextCarry { 0 = Computed, 1 = From(carry: u32), 2 = Updated }

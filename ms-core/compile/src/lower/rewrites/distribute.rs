@@ -9,7 +9,7 @@ use ms_ir::data::Layout;
 use smallvec::smallvec;
 
 /// The maximum number of slices that an op is computed for, each of which is a separate kernel.
-const MOST_SLICES: usize = 8;
+const MAX_SLICES: usize = 8;
 
 /// Computes ops slice by slice, if possible.
 pub(in crate::lower) fn distribute(flat: &mut Flat) {
@@ -61,7 +61,7 @@ impl Distributed<'_> {
             let slices = self.flat.slices(made);
             let count = slices.iter().filter(|it| it.numel() != 0).count();
             let are_apart = slices.iter().map(Layout::numel).sum::<usize>() == self.flat.numel(value);
-            if count > MOST_SLICES || !are_apart {
+            if count > MAX_SLICES || !are_apart {
                 return None;
             }
             let shape = &self.flat.values[value].shape;

@@ -243,13 +243,13 @@ pub(in crate::lower) enum Region {
 
 /// A loop over regions.
 ///
-/// Operands: the first condition or the number of iterations, if [`Trips`] has one, then carries, sequences and
+/// Operands: the first condition or the number of iterations, if [`TripCount`] has one, then carries, sequences and
 /// invariants. Results: carries, the number of iterations if it is used, and series. Scratch memory of the loop
 /// follows: for the next condition, and one spare for each chain of carries.
 #[derive(Debug)]
 pub(in crate::lower) struct RegionLoop {
     pub body: RoutineId,
-    pub trips: Trips,
+    pub trips: TripCount,
     pub next: Vec<NextCarry>,
     pub sequences: usize,
     pub series: usize,
@@ -263,7 +263,7 @@ impl Region {
             Self::Call(_, updated) | Self::Branch(_, updated) => updated.clone(),
             Self::Repeat(..) => Updated::new(),
             Self::Loop(it) => {
-                let first = usize::from(!matches!(it.trips, Trips::Times { .. }));
+                let first = usize::from(!matches!(it.trips, TripCount::Fixed { .. }));
                 let carries = it.next.iter().enumerate().filter(|(_, next)| **next == NextCarry::Updated);
                 carries.map(|(carry, _)| (carry, first + carry)).collect()
             }
@@ -291,8 +291,8 @@ pub(in crate::lower) struct Repetition {
 
 /// The number of iterations of a loop.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::lower) enum Trips {
+pub(in crate::lower) enum TripCount {
     While { counted: bool },
-    Times { count: usize, reverse: bool },
+    Fixed { count: usize, reverse: bool },
     Counted { reverse: bool },
 }

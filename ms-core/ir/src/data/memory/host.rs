@@ -42,10 +42,10 @@ const LOCAL_SMALL_BYTES: usize = 1 << 20;
 const SMALL_BLOCK: usize = 256;
 
 /// Blocks up to this size are cached at all.
-const KEPT_BLOCK: usize = 256 << 20;
+const CACHED_BLOCK: usize = 256 << 20;
 
 /// Bytes that the process caches, excluding the caches of threads.
-const KEPT_BYTES: usize = 512 << 20;
+const CACHED_BYTES: usize = 512 << 20;
 
 /// Blocks from this size on are mapped as huge pages.
 const MAPPED_BLOCK: usize = 4 << 20;
@@ -56,7 +56,7 @@ const MAPPED_BLOCK: usize = 4 << 20;
 const UNCHUNKED_BYTES: usize = 64 << 20;
 
 const LOCAL_CLASSES: usize = class_of(LOCAL_BLOCK) + 1;
-const CLASSES: usize = class_of(KEPT_BLOCK) + 1;
+const CLASSES: usize = class_of(CACHED_BLOCK) + 1;
 
 /// The largest class: no block is larger.
 const ADDRESS_SPACE: usize = class_of(isize::MAX as usize / 2);
@@ -259,7 +259,7 @@ impl Shared {
     /// Caches a free block, if the limit permits.
     fn keep(&mut self, block: NonNull<u8>, class: usize) -> bool {
         let bytes = class_bytes(class);
-        if class >= CLASSES || self.bytes + bytes > KEPT_BYTES {
+        if class >= CLASSES || self.bytes + bytes > CACHED_BYTES {
             return false;
         }
         if self.free.is_empty() {
@@ -340,7 +340,7 @@ mod tests {
     #[test]
     fn classes_hold_what_they_are_asked_for() {
         let mut last = usize::MAX;
-        for bytes in (0..5000).chain([65_535, 65_536, 65_537, 1 << 20, (1 << 20) + 1, KEPT_BLOCK]) {
+        for bytes in (0..5000).chain([65_535, 65_536, 65_537, 1 << 20, (1 << 20) + 1, CACHED_BLOCK]) {
             let class = class_of(bytes);
             let size = class_bytes(class);
             assert!(size >= bytes && size.is_multiple_of(ALIGN), "{bytes} in {size}");
@@ -424,7 +424,7 @@ mod tests {
 
     #[test]
     fn more_than_is_kept_goes_back() {
-        let bytes = KEPT_BLOCK + 1;
+        let bytes = CACHED_BLOCK + 1;
         for _ in 0..3 {
             let block = allocate(bytes);
             // SAFETY: `allocate` returned this block of `bytes` bytes to this test, which writes its first and last
@@ -435,7 +435,7 @@ mod tests {
                 release(block, bytes);
             }
         }
-        assert!(shared().bytes <= KEPT_BYTES);
+        assert!(shared().bytes <= CACHED_BYTES);
     }
 
     /// Reads freed memory in a separate process, which a sanitizer aborts.

@@ -75,7 +75,7 @@ impl Tensor {
         let indices = indices.into_indices();
         let selection = or_poison!(self.selection("set_at", &indices));
         let value = or_poison!(value.operand().into_tensor(self.dtype()).map_err(|it| named("set_at", &[self], it)));
-        if let Some((axis, position)) = single_position(&indices, self.rank()) {
+        if let Some((axis, position)) = single_scalar_index(&indices, self.rank()) {
             return self.set_at_position(axis, position, &value);
         }
         if has_positions(&indices) {
@@ -128,7 +128,7 @@ impl Tensor {
 }
 
 /// Returns the axis and the position if the expression has one scalar position tensor and selects the other axes whole.
-fn single_position(indices: &[Index], rank: usize) -> Option<(usize, &Tensor)> {
+fn single_scalar_index(indices: &[Index], rank: usize) -> Option<(usize, &Tensor)> {
     let before = indices.iter().position(|it| matches!(it, Index::Positions(it) if it.rank() == 0))?;
     let is_whole = |it: &Index| matches!(it, Index::Ellipsis | Index::Slice { start: None, stop: None, step: 1 });
     let (others, behind) = (&indices[..before], &indices[before + 1..]);
@@ -176,7 +176,7 @@ fn at_positions(part: &Tensor, indices: &[Index], rank: usize) -> Tensor {
     }
     let place = first.filter(|_| !apart).unwrap_or(0);
     if let [(axis, positions)] = &found[..] {
-        return placed(&wrapping::gather(part, positions, *axis as isize), *axis, positions.rank(), place);
+        return move_axes(&wrapping::gather(part, positions, *axis as isize), *axis, positions.rank(), place);
     }
     let shapes = found.iter().try_fold(Dims::new(), |shape, (_, it)| broadcast_dims(&shape, &it.dims()));
     let shape = or_poison!(shapes.map_err(|it| named("index", &[part], it)));
@@ -185,12 +185,12 @@ fn at_positions(part: &Tensor, indices: &[Index], rank: usize) -> Tensor {
     let taken = |axis: &usize| found.iter().any(|it| it.0 == *axis);
     let others = (0..part.rank()).filter(|it| !taken(it));
     let order: Vec<isize> = found.iter().map(|it| it.0).chain(others).map(|it| it as isize).collect();
-    placed(&wrapping::gather_nd(permute(part, order), positions), 0, shape.len(), place)
+    move_axes(&wrapping::gather_nd(permute(part, order), positions), 0, shape.len(), place)
 }
 
 /// Moves the axes `from..from + count` to `to`, a position among the remaining axes.
 #[track_caller]
-fn placed(x: &Tensor, from: usize, count: usize, to: usize) -> Tensor {
+fn move_axes(x: &Tensor, from: usize, count: usize, to: usize) -> Tensor {
     let mut order: Vec<isize> = (0..x.rank() as isize).collect();
     let moved: Vec<isize> = order.drain(from..from + count).collect();
     order.splice(to..to, moved);

@@ -90,7 +90,7 @@ composite! {
         all
     }), finite: true;
     // The convolution accumulates in f32.
-    inner Inner::Own;
+    inner Inner::OperandDtype;
     batching Batching::Partial(|it| it.only_first().then(|| it.merged_to(1)));
     samples || {
         let of = |mut sample: Sample| {

@@ -23,7 +23,7 @@ composite! {
         smallvec![largest_of(inputs[0], &it.axes().sizes(), it.positive())]
     };
     derivative Derivative::Zero, finite: true;
-    inner Inner::Own;
+    inner Inner::OperandDtype;
     batching Batching::Rule(|it| it.apply(&it.shifted("axes"), it.inputs));
     samples || {
         let of = |dtype, shape: &[usize], axes: &[usize], positive: bool| {

@@ -40,7 +40,7 @@ pub struct BatchedCall<'a> {
 /// The errors of the op.
 pub fn batch(lanes: &BatchedCall<'_>) -> Result<Option<Outputs>> {
     if lanes.size == Dim::new(0) {
-        return lanes.no_lanes().map(Some);
+        return lanes.empty_results().map(Some);
     }
     let def = definition(lanes.op);
     match &transform_rules(def).batching {
@@ -129,16 +129,16 @@ impl BatchedCall<'_> {
 
     /// Converts an operand of positions `[..]` to rows `[.., 2]` of lane and position, with the lane axis.
     pub fn places(&self, operand: usize) -> Tensor {
-        self.beside_lane(&expand_dims(self.spread(operand), -1))
+        self.prepend_lane(&expand_dims(self.spread(operand), -1))
     }
 
     /// Converts an operand of positions along several axes, `[.., k]`, to rows `[.., k + 1]` with the lane as first
     /// position.
     pub fn rows(&self, operand: usize) -> Tensor {
-        self.beside_lane(&self.spread(operand))
+        self.prepend_lane(&self.spread(operand))
     }
 
-    fn beside_lane(&self, positions: &Tensor) -> Tensor {
+    fn prepend_lane(&self, positions: &Tensor) -> Tensor {
         let mut shape = positions.dims();
         *shape.last_mut().expect("positions are rows") = Dim::new(1);
         concat(&[iota(shape, 0, DType::I64), cast(positions, DType::I64)], -1)
@@ -231,7 +231,7 @@ impl BatchedCall<'_> {
     }
 
     /// Returns the empty results of zero lanes.
-    fn no_lanes(&self) -> Result<Outputs> {
+    fn empty_results(&self) -> Result<Outputs> {
         let types: Vec<Type> =
             (0..self.inputs.len()).map(|it| Type::new(self.inputs[it].dtype(), self.dims(it))).collect();
         let types = (definition(self.op).infer)(self.attrs, &types.iter().collect::<Vec<_>>())?;

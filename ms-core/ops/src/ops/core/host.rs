@@ -1,7 +1,7 @@
 //! Data movement shared by reference evaluations and the libraries of backends: positions, sums of elements, traversal
 //! along an axis.
 
-use crate::ops::{Ints, PlaceAttrs};
+use crate::ops::{Ints, StridedSliceAttrs};
 use crate::tensor::{
     Array, Attrs, DType, Element, Elements, ElementsMut, HostArray, Kind, Layout, Scalar, collected, try_room,
 };
@@ -40,7 +40,7 @@ pub fn rows(index: &Array, shape: &[usize]) -> Result<(Vec<usize>, usize)> {
 /// Returns the layouts of slices of these sizes in a row-major array of `shape`. Their starts and steps are attributes,
 /// by axis, slice after slice.
 pub fn slices<'a>(attrs: &Attrs, shape: &[usize], sizes: impl Iterator<Item = &'a [usize]>) -> Vec<Layout> {
-    let places = PlaceAttrs::of(attrs);
+    let places = StridedSliceAttrs::of(attrs);
     let (all, rank, starts) = (Layout::contiguous(shape), shape.len(), places.starts().sizes());
     let place = |(at, sizes): (usize, &[usize])| {
         let own = at * rank..(at + 1) * rank;

@@ -27,7 +27,7 @@ mod math_tests;
 pub(crate) mod message;
 pub(crate) mod operand;
 pub(crate) mod order;
-mod part;
+mod partial_gradient;
 pub(crate) mod philox;
 pub mod reference;
 pub(crate) mod regions;
@@ -49,16 +49,16 @@ pub use float_encoding::{decode_floats, encode_as_floats, encoded_type};
 pub use message::{Show, Shown};
 pub use operand::{IntoOperand, Operand, common_dtype, operands};
 pub use order::order;
-pub use part::Part;
+pub use partial_gradient::PartialGradient;
 pub use text::parse_graph;
 pub use transforms::{Cotangents, Derivative, ImageBody, OpBody, TransformRules, Vjp, transform_rules};
 
 #[doc(hidden)]
 pub use ms_ir::op::has_product;
 pub use ms_ir::op::{
-    Arrays, AxisOrder, CompositeRule, Control, ConvGeometry, ConvResult, CustomVjp, Effects, ImageForm, ImageRule,
-    Lane, Loop, Lowering, OpDef, ReduceRule, RegionRule, Regions, Sample, SampleInput, SliceRule, Slices,
-    TransformNode, Trips, Types, by_name, by_number, definition, definitions, evaluate_graph, evaluate_node, fits,
+    Arrays, AxisOrder, CompositeRule, Control, ConvGeometry, ConvResult, CustomVjp, Effects, Lane, Loop, Lowering,
+    OpDef, ReduceRule, RegionRule, Regions, Sample, SampleInput, SliceRule, Slices, SpatialForm, SpatialRule,
+    TransformNode, TripCount, Types, by_name, by_number, definition, definitions, evaluate_graph, evaluate_node, fits,
     flops, has_effect, infer, operand_counts, verify, verify_one,
 };
 pub use ms_ir::{body, math};

@@ -1,6 +1,6 @@
 //! The half of an op's definition that differentiates and batches it. The compiler reads the other half, [`OpDef`].
 
-use crate::ops::{AxisOrder, Batching, Body, OpDef, Part};
+use crate::ops::{AxisOrder, Batching, Body, OpDef, PartialGradient};
 use crate::tensor::{Attrs, Tensor};
 use smallvec::SmallVec;
 
@@ -45,7 +45,7 @@ pub enum Derivative {
     Rule(fn(&Vjp<'_>) -> Cotangents),
     /// A rule for an op that reads elements of its first operand, is linear in it, and has no other gradient. The rule
     /// returns the gradient of these elements with their position.
-    Read(fn(&Vjp<'_>) -> Part),
+    Read(fn(&Vjp<'_>) -> PartialGradient),
     /// The derivative of a composite's body: the ops of the body are differentiated instead.
     Body,
     /// Zero: the op is constant almost everywhere.
@@ -82,7 +82,7 @@ impl TransformRules {
             Derivative::Rule(rule) => Some(rule(vjp)),
             Derivative::Read(rule) => {
                 let mut all = SmallVec::from_elem(None, vjp.inputs.len());
-                all[0] = Some(Part::sum(None, &[rule(vjp)]));
+                all[0] = Some(PartialGradient::sum(None, &[rule(vjp)]));
                 Some(all)
             }
             Derivative::Body | Derivative::Zero | Derivative::None(_) => None,

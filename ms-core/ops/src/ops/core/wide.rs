@@ -16,7 +16,7 @@ pub(in crate::ops) enum Inner {
     /// others, which stay wide.
     Wide { rounded: usize },
     /// Computes in the dtype of the operands.
-    Own,
+    OperandDtype,
 }
 
 impl Inner {
@@ -65,7 +65,7 @@ pub(in crate::ops) fn run_body(body: Body, inner: Inner, attrs: &Attrs, inputs: 
 
 /// Applies the derivative rule of a composite in the arithmetic `inner`.
 pub(in crate::ops) fn run_rule(rule: fn(&Vjp<'_>) -> Cotangents, inner: Inner, it: &Vjp<'_>) -> Cotangents {
-    if inner == Inner::Own || result_dtype(it.inputs.iter().map(Some)).is_none() {
+    if inner == Inner::OperandDtype || result_dtype(it.inputs.iter().map(Some)).is_none() {
         return rule(it);
     }
     let all_wide = |all: &[Tensor]| all.iter().map(widened).collect::<Vec<_>>();

@@ -155,7 +155,7 @@ fn of_inner_op(error: &Error) -> Error {
 }
 
 /// Runs a user function, executing ops eagerly. Errors that it raises and panics become `Err`.
-fn guarded<R>(what: &str, f: impl FnOnce() -> Result<R>) -> Result<R> {
+fn catch_user_code<R>(what: &str, f: impl FnOnce() -> Result<R>) -> Result<R> {
     let run = || tensor::with_dispatcher(Rc::new(Eagerly), || collecting(f));
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok((result, errors)) => match (errors.first(), result) {
@@ -198,7 +198,7 @@ pub fn infer<T: IntoTypes>(
             return Err(Error::new(Code::DType, message).help(format!("convert it by `.cast(DType::{wanted:?})`")));
         }
     }
-    let types = guarded("the type rule", || rule(inputs).into_types())?;
+    let types = catch_user_code("the type rule", || rule(inputs).into_types())?;
     if types.len() != results.len() {
         let message = format!("the type rule gives {} types for {} results", types.len(), results.len());
         return Err(Error::new(Code::CustomOp, message));
@@ -230,7 +230,7 @@ pub fn evaluate(
         Array::try_zeros(&shape, ty.dtype)
     };
     let mut results: Arrays = types.iter().map(zeros).collect::<Result<_>>()?;
-    guarded("`run`", || run(&host, &mut results))?;
+    catch_user_code("`run`", || run(&host, &mut results))?;
     Ok(results)
 }
 

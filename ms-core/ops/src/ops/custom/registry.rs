@@ -77,7 +77,7 @@ impl Declaration {
             infer,
             eval,
             // The function may fail for some values.
-            effects: Effects::HOST.and(Effects::REFUSES),
+            effects: Effects::HOST.and(Effects::MAY_FAIL),
             lowering: Lowering::Library,
             samples: Vec::new,
             transforms,

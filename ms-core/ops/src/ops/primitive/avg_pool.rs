@@ -1,6 +1,5 @@
 //! `avg_pool` and `adaptive_avg_pool`: window means, and their gradients.
 
-use ms_ir::MapVec;
 use super::window::pooling::{check_pooled, pooled_shape, with_channels};
 use super::window::{PerAxis, Spatial, Window, spatial};
 use crate::ops::composite::convolution::ranked;
@@ -8,13 +7,14 @@ use crate::ops::core::axis::named;
 use crate::ops::core::host::{narrow_floats, wide_floats};
 use crate::ops::core::rules::may_equal;
 use crate::ops::{
-    Arrays, Batching, Derivative, Effects, Extent, ImageForm, ImageRule, Ints, Lowering, OpDef, PoolOptions, Sample,
-    SampleInput, TransformRules, Types,
+    Arrays, Batching, Derivative, Effects, Extent, Ints, Lowering, OpDef, PoolOptions, Sample, SampleInput,
+    SpatialForm, SpatialRule, TransformRules, Types,
 };
 use crate::tensor::{
     Array, AsTensor, Attr, AttrRange, Attrs, Dim, IntoDims, Op, OpInfo, Shape, Tensor, Type, apply1, collected, filled,
     refused,
 };
+use ms_ir::MapVec;
 use ms_ir::error::{Code, Error, Result, called};
 use smallvec::smallvec;
 use std::iter::StepBy;
@@ -71,10 +71,10 @@ pub static AVG_POOL: OpDef = OpDef {
     },
     eval: |attrs, inputs| evaluate(AVG_POOL.op(), attrs, inputs[0], &AvgPoolAttrs::of(attrs).count().sizes()),
     effects: Effects::NONE,
-    lowering: Lowering::OfImages(ImageRule {
+    lowering: Lowering::Spatial(SpatialRule {
         operands: &[0],
         result: true,
-        form: ImageForm::Pooling(|attrs, channels| AvgPoolAttrs::of(attrs).with_channels(channels)),
+        form: SpatialForm::Pooling(|attrs, channels| AvgPoolAttrs::of(attrs).with_channels(channels)),
     }),
     samples: || avg_samples(false),
     transforms: &TransformRules {
@@ -101,10 +101,10 @@ pub static AVG_POOL_GRAD: OpDef = OpDef {
     },
     eval: |attrs, inputs| evaluate(AVG_POOL_GRAD.op(), attrs, inputs[0], &AvgPoolGradAttrs::of(attrs).sizes().sizes()),
     effects: Effects::NONE,
-    lowering: Lowering::OfImages(ImageRule {
+    lowering: Lowering::Spatial(SpatialRule {
         operands: &[0],
         result: true,
-        form: ImageForm::Pooling(|attrs, channels| {
+        form: SpatialForm::Pooling(|attrs, channels| {
             let sizes = AvgPoolGradAttrs::of(attrs).sizes().dims();
             let attrs = AvgPoolAttrs::of(attrs).with_channels(channels);
             AvgPoolAttrs::of(&attrs).with_sizes(&with_channels(&sizes, channels))
@@ -133,10 +133,10 @@ pub static ADAPTIVE_AVG_POOL: OpDef = OpDef {
     },
     eval: |attrs, inputs| evaluate(ADAPTIVE_AVG_POOL.op(), attrs, inputs[0], &AdaptiveAttrs::of(attrs).count().sizes()),
     effects: Effects::NONE,
-    lowering: Lowering::OfImages(ImageRule {
+    lowering: Lowering::Spatial(SpatialRule {
         operands: &[0],
         result: true,
-        form: ImageForm::Pooling(|attrs, channels| {
+        form: SpatialForm::Pooling(|attrs, channels| {
             AdaptiveAttrs::attrs(&*with_channels(&AdaptiveAttrs::of(attrs).count().dims(), channels))
         }),
     }),
@@ -173,10 +173,10 @@ pub static ADAPTIVE_AVG_POOL_GRAD: OpDef = OpDef {
         evaluate(ADAPTIVE_AVG_POOL_GRAD.op(), attrs, inputs[0], &AdaptiveGradAttrs::of(attrs).sizes().sizes())
     },
     effects: Effects::NONE,
-    lowering: Lowering::OfImages(ImageRule {
+    lowering: Lowering::Spatial(SpatialRule {
         operands: &[0],
         result: true,
-        form: ImageForm::Pooling(|attrs, channels| {
+        form: SpatialForm::Pooling(|attrs, channels| {
             let it = AdaptiveGradAttrs::of(attrs);
             let [count, sizes] = [it.count(), it.sizes()].map(|it| with_channels(&it.dims(), channels));
             AdaptiveGradAttrs::attrs(&*count, &*sizes)
@@ -202,10 +202,7 @@ fn avg_samples(gradient: bool) -> Vec<Sample> {
         let all = |value: usize| Attr::from(&*value.per_axis(kernel.len()));
         let attrs = AvgPoolAttrs::attrs(kernel, all(stride), all(padding), all(padding), count, count_pad);
         let (shape, attrs) = match gradient {
-            true => (
-                pooled_shape(x, count),
-                AvgPoolAttrs::of(&attrs).with_sizes(&x[2..].map_vec(|&it| Dim::new(it))),
-            ),
+            true => (pooled_shape(x, count), AvgPoolAttrs::of(&attrs).with_sizes(&x[2..].map_vec(|&it| Dim::new(it)))),
             false => (x.into(), attrs),
         };
         Sample::new([SampleInput::f32(&shape, -2.0, 2.0)]).attrs(attrs)
@@ -368,7 +365,7 @@ struct Means {
     input: Spatial,
     ranges: [Vec<Range>; 4],
     /// The axis of a window's rows: the last one, or the one before it in NHWC order.
-    line: usize,
+    row_axis: usize,
 }
 
 impl Means {
@@ -389,8 +386,8 @@ impl Means {
             Some(axis) => collected((0..counts[axis]).map(|window| range(axis, window))),
             None => vec![Range { start: 0, end: 1, count: 1 }],
         });
-        let line = if rank == sizes.len() + 1 { 2 } else { 3 };
-        Ok(Self { input: spatial(sizes, 1), ranges, line })
+        let row_axis = if rank == sizes.len() + 1 { 2 } else { 3 };
+        Ok(Self { input: spatial(sizes, 1), ranges, row_axis })
     }
 
     /// Visits each window of one channel plane with its index, its ranges, and its divisor.
@@ -410,10 +407,10 @@ impl Means {
     }
 
     /// Iterates over the elements of each row of a window in a channel plane.
-    fn lines(&self, window: [Range; 4]) -> impl Iterator<Item = StepBy<std::ops::Range<usize>>> + '_ {
+    fn rows(&self, window: [Range; 4]) -> impl Iterator<Item = StepBy<std::ops::Range<usize>>> + '_ {
         let [_, depth, height, width] = self.input;
-        let (step, across, stride) = if self.line == 2 { (width, 3, 1) } else { (1, 2, width) };
-        let (line, across) = (window[self.line], window[across]);
+        let (step, across, stride) = if self.row_axis == 2 { (width, 3, 1) } else { (1, 2, width) };
+        let (line, across) = (window[self.row_axis], window[across]);
         let along = |it: Range| it.start..it.end;
         let planes = along(window[0]).flat_map(move |at0| along(window[1]).map(move |at1| at0 * depth + at1));
         planes.flat_map(move |plane| {
@@ -431,7 +428,7 @@ impl Means {
     /// Computes the means of one channel plane.
     fn forward(&self, from: &[f64], to: &mut [f64]) {
         self.windows(|number, window, count| {
-            let sum: f64 = self.lines(window).map(|line| line.map(|at| from[at]).sum::<f64>()).sum();
+            let sum: f64 = self.rows(window).map(|line| line.map(|at| from[at]).sum::<f64>()).sum();
             to[number] = sum / count;
         });
     }
@@ -441,18 +438,18 @@ impl Means {
         to.fill(0.0);
         self.windows(|number, window, count| {
             let share = from[number] / count;
-            self.lines(window).flatten().for_each(|at| to[at] += share);
+            self.rows(window).flatten().for_each(|at| to[at] += share);
         });
     }
 }
 
 /// An op of means, or of their gradients, on channel planes of f64.
-pub struct MeanPlanes {
+pub struct ChannelMeans {
     means: Means,
     is_gradient: bool,
 }
 
-impl MeanPlanes {
+impl ChannelMeans {
     /// Returns the numbers of elements of a channel plane of the operand and of the result.
     pub fn sizes(&self) -> [usize; 2] {
         let (plane, windows) = self.means.sizes();
@@ -478,7 +475,7 @@ impl MeanPlanes {
 
 /// Returns the computation of [`AVG_POOL`], [`ADAPTIVE_AVG_POOL`] or one of their gradients for an operand of this
 /// shape; `None` for other ops.
-pub fn mean_planes(op: Op, attrs: &Attrs, operand: &[usize]) -> Option<Result<MeanPlanes>> {
+pub fn channel_means(op: Op, attrs: &Attrs, operand: &[usize]) -> Option<Result<ChannelMeans>> {
     let rank = operand.len();
     let is = |def: &'static OpDef| def.op() == op;
     let (is_gradient, means) = match op {
@@ -496,12 +493,12 @@ pub fn mean_planes(op: Op, attrs: &Attrs, operand: &[usize]) -> Option<Result<Me
         }
         _ => return None,
     };
-    Some(means.map(|means| MeanPlanes { means, is_gradient }))
+    Some(means.map(|means| ChannelMeans { means, is_gradient }))
 }
 
 /// Evaluates one of these ops; `sizes` are the result's sizes along the axes of windows.
 fn evaluate(op: Op, attrs: &Attrs, x: &Array, sizes: &[usize]) -> Result<Arrays> {
-    let planes = mean_planes(op, attrs, x.shape()).expect("it is an op of means")?;
+    let planes = channel_means(op, attrs, x.shape()).expect("it is an op of means")?;
     planes.all(x, &pooled_shape(x.shape(), sizes))
 }
 

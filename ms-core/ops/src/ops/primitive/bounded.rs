@@ -18,7 +18,7 @@ pub static BOUNDED: OpDef = OpDef {
     info: OpInfo { number: 396, name: "bounded", attrs: BoundedAttrs::DECLARED },
     infer: |_, inputs| Ok(smallvec![inputs[0].clone()]),
     eval: |attrs, inputs| evaluate(check_elements, attrs, inputs),
-    effects: Effects::REFUSES,
+    effects: Effects::MAY_FAIL,
     lowering: Lowering::Check(check_elements),
     samples: || {
         let of = |dtype: DType, shape: &[usize], limit: usize| {

@@ -18,7 +18,7 @@ pub static CLASS_INDEX: OpDef = OpDef {
     info: OpInfo { number: 387, name: "class_index", attrs: ClassIndexAttrs::DECLARED },
     infer: |_, inputs| check_index(inputs[0]).map(|()| smallvec![inputs[0].clone()]),
     eval: |attrs, inputs| evaluate(check_classes, attrs, inputs),
-    effects: Effects::REFUSES,
+    effects: Effects::MAY_FAIL,
     lowering: Lowering::Check(check_classes),
     samples: || {
         let of = |dtype: DType, shape: &[usize], ignored: &[i64], lowest: f64| {

@@ -32,7 +32,7 @@ pub static CLASS_WEIGHTS: OpDef = OpDef {
         Ok(smallvec![inputs[0].clone()])
     },
     eval: |attrs, inputs| evaluate(check_weights, attrs, inputs),
-    effects: Effects::REFUSES,
+    effects: Effects::MAY_FAIL,
     lowering: Lowering::Check(check_weights),
     samples: || {
         let of = |shape: &[usize], lowest: f64, possible: i64, logits: bool| {

@@ -1,6 +1,5 @@
 //! `concat`: concatenation of tensors along an axis.
 
-use ms_ir::MapVec;
 use super::slice::narrow;
 use crate::ops::core::axis::{named, refusal, stored_axis};
 use crate::ops::{
@@ -8,6 +7,7 @@ use crate::ops::{
     expand_dims, normalize_axis, reshape,
 };
 use crate::tensor::{Array, AsTensor, Attrs, Dim, Layout, OpInfo, Tensor, Type, apply1, try_room};
+use ms_ir::MapVec;
 use ms_ir::error::{Code, Error, OrRaise, Result, called, raise};
 use smallvec::smallvec;
 use std::borrow::Cow;

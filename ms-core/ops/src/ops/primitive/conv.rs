@@ -13,8 +13,8 @@ use crate::ops::core::axis::const_shape;
 use crate::ops::core::host::{narrow_floats, wide_floats};
 use crate::ops::core::indices::check_dtypes;
 use crate::ops::{
-    Batching, ConvGeometry, ConvResult, Derivative, Effects, ImageForm, ImageRule, Lowering, OpBody, OpDef, Sample,
-    SampleInput, TransformRules,
+    Batching, ConvGeometry, ConvResult, Derivative, Effects, Lowering, OpBody, OpDef, Sample, SampleInput, SpatialForm,
+    SpatialRule, TransformRules,
 };
 use crate::tensor::{Array, Attrs, DType, Dim, Dims, IntoDims, Layout, OpInfo, Shape, Tensor, Type, apply1, filled};
 use ms_ir::error::{Code, Error, Result};
@@ -43,10 +43,10 @@ pub static CONV: OpDef = OpDef {
         Ok(smallvec![narrow_floats(&out, &geometry.output_shape, x.dtype())])
     },
     effects: Effects::NONE,
-    lowering: Lowering::OfImages(ImageRule {
+    lowering: Lowering::Spatial(SpatialRule {
         operands: &[0],
         result: true,
-        form: ImageForm::Convolution(|attrs, inputs| geometry(attrs, ConvResult::Output, &inputs[1].dims[2..])),
+        form: SpatialForm::Convolution(|attrs, inputs| geometry(attrs, ConvResult::Output, &inputs[1].dims[2..])),
     }),
     samples: || {
         SAMPLES
@@ -106,10 +106,10 @@ pub static CONV_INPUT_GRAD: OpDef = OpDef {
         Ok(smallvec![narrow_floats(&out, &geometry.input_shape, g.dtype())])
     },
     effects: Effects::NONE,
-    lowering: Lowering::OfImages(ImageRule {
+    lowering: Lowering::Spatial(SpatialRule {
         operands: &[0],
         result: true,
-        form: ImageForm::Convolution(|attrs, inputs| geometry(attrs, ConvResult::InputGradient, &inputs[1].dims[2..])),
+        form: SpatialForm::Convolution(|attrs, inputs| geometry(attrs, ConvResult::BackwardData, &inputs[1].dims[2..])),
     }),
     samples: || {
         SAMPLES
@@ -161,11 +161,11 @@ pub static CONV_WEIGHT_GRAD: OpDef = OpDef {
         Ok(smallvec![narrow_floats(&out, &geometry.weight_shape, x.dtype())])
     },
     effects: Effects::NONE,
-    lowering: Lowering::OfImages(ImageRule {
+    lowering: Lowering::Spatial(SpatialRule {
         operands: &[0, 1],
         result: false,
-        form: ImageForm::Convolution(|attrs, _| {
-            geometry(attrs, ConvResult::WeightGradient, &ConvGradAttrs::of(attrs).sizes().dims())
+        form: SpatialForm::Convolution(|attrs, _| {
+            geometry(attrs, ConvResult::BackwardWeights, &ConvGradAttrs::of(attrs).sizes().dims())
         }),
     }),
     samples: || {

@@ -5,7 +5,6 @@
 //! on every execution path and for every number of threads.
 
 use super::slice::narrow;
-use ms_ir::body::body as formula;
 use crate::ops::core::philox::{Stream, high_product, wide_word, word};
 use crate::ops::core::rules::{Interval, check_interval};
 use crate::ops::{
@@ -13,6 +12,7 @@ use crate::ops::{
     add, concat, full_of, iota, mul,
 };
 use crate::tensor::{Array, Attr, Attrs, DType, Dim, Dims, OpInfo, Outputs, Scalar, Type};
+use ms_ir::body::body as formula;
 use ms_ir::error::{Code, Error, Result};
 use smallvec::smallvec;
 attributes! {
@@ -60,7 +60,7 @@ pub static RANDOM_BITS: OpDef = OpDef {
     transforms: &TransformRules {
         derivative: Derivative::Zero,
         finite_derivatives: true,
-        batching: Batching::Rule(drawn_apart),
+        batching: Batching::Rule(batch_draw),
         body: None,
     },
 };
@@ -130,7 +130,7 @@ pub static RANDOM_UNIFORM: OpDef = OpDef {
     transforms: &TransformRules {
         derivative: Derivative::Zero,
         finite_derivatives: true,
-        batching: Batching::Rule(drawn_apart),
+        batching: Batching::Rule(batch_draw),
         body: None,
     },
 };
@@ -178,7 +178,7 @@ pub static RANDOM_NORMAL: OpDef = OpDef {
     transforms: &TransformRules {
         derivative: Derivative::Zero,
         finite_derivatives: true,
-        batching: Batching::Rule(drawn_apart),
+        batching: Batching::Rule(batch_draw),
         body: None,
     },
 };
@@ -216,7 +216,7 @@ pub static RANDOM_INTEGERS: OpDef = OpDef {
     transforms: &TransformRules {
         derivative: Derivative::Zero,
         finite_derivatives: true,
-        batching: Batching::Rule(drawn_apart),
+        batching: Batching::Rule(batch_draw),
         body: None,
     },
 };
@@ -244,7 +244,7 @@ pub static RANDOM_BERNOULLI: OpDef = OpDef {
     transforms: &TransformRules {
         derivative: Derivative::Zero,
         finite_derivatives: true,
-        batching: Batching::Rule(drawn_apart),
+        batching: Batching::Rule(batch_draw),
         body: None,
     },
 };
@@ -316,7 +316,7 @@ fn drawn_float(attrs: &Attrs, inputs: &[&Type]) -> Result<Types> {
 
 /// Draws for every lane. Lanes that share a state use one draw for all of them. Lanes with separate states draw from
 /// distinct seeds, even if the states are equal.
-fn drawn_apart(lanes: &BatchedCall<'_>) -> Result<Outputs> {
+fn batch_draw(lanes: &BatchedCall<'_>) -> Result<Outputs> {
     if !lanes.mapped[0] {
         return lanes.apply(&lanes.fronted(&[("shape", lanes.size)]), lanes.inputs);
     }

@@ -1,7 +1,7 @@
 //! Quotients and remainders.
 
-use ms_ir::body::Expr;
 use crate::ops::core::elementwise::{elementwise, float1, float2, number2};
+use ms_ir::body::Expr;
 
 elementwise! {
     /// Returns the quotient `a / b`; bools and integers are converted to f32.

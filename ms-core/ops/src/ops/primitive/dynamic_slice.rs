@@ -41,7 +41,7 @@ pub static DYNAMIC_UPDATE_SLICE: OpDef = OpDef {
         }
         Ok(smallvec![out])
     },
-    effects: Effects::REFUSES,
+    effects: Effects::MAY_FAIL,
     lowering: Lowering::Update,
     samples: || {
         let of = |x: &[usize], start: &[usize], axis: usize, size: usize| {

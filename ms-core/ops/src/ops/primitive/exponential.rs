@@ -1,8 +1,8 @@
 //! Exponentials, logarithms and roots.
 
 use crate::ops::core::elementwise::{elementwise, float1};
-use ms_ir::math;
 use ms_ir::Math;
+use ms_ir::math;
 
 elementwise! {
     /// Returns `e^x`; bools and integers are converted to f32, as in all functions of floats.

@@ -18,7 +18,7 @@ macro_rules! status_op {
             info: OpInfo { number: $number, name: $text, attrs: &[] },
             infer: |_, inputs| Ok(smallvec![inputs[0].clone()]),
             eval: |_, inputs| Ok(smallvec![inputs[0].on_host()?.to_contiguous()]),
-            effects: Effects::WATCHES,
+            effects: Effects::MONITORS,
             lowering: Lowering::View(|_, layout| Some(layout.clone())),
             samples: || vec![Sample::new([SampleInput::f32(&[STATUS_SIZE], 0.0, 0.0)])],
             transforms: &TransformRules {
@@ -62,27 +62,27 @@ pub struct FloatStatus {
 }
 
 thread_local! {
-    static WATCHED: Cell<bool> = const { Cell::new(false) };
+    static MONITORED: Cell<bool> = const { Cell::new(false) };
     /// Statuses that are cleared and not yet read, with whether a result was not finite.
     static ACTIVE: RefCell<Vec<(SlotId, bool)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Whether eager results are monitored on this thread.
 #[inline]
-pub fn is_float_status_watched() -> bool {
-    WATCHED.get()
+pub fn is_float_status_monitored() -> bool {
+    MONITORED.get()
 }
 
 /// Runs `f` without monitoring its results.
 #[doc(hidden)]
-pub fn unwatched<R>(f: impl FnOnce() -> R) -> R {
+pub fn unmonitored<R>(f: impl FnOnce() -> R) -> R {
     struct Restore(bool);
     impl Drop for Restore {
         fn drop(&mut self) {
-            WATCHED.set(self.0);
+            MONITORED.set(self.0);
         }
     }
-    let _restore = Restore(WATCHED.replace(false));
+    let _restore = Restore(MONITORED.replace(false));
     f()
 }
 
@@ -91,7 +91,7 @@ pub fn unwatched<R>(f: impl FnOnce() -> R) -> R {
 /// # Errors
 /// The errors of [`Array::on_host`].
 #[doc(hidden)]
-pub fn watch_results<'a>(results: impl IntoIterator<Item = &'a Array>) -> Result<()> {
+pub fn monitor_results<'a>(results: impl IntoIterator<Item = &'a Array>) -> Result<()> {
     for result in results {
         if !is_finite(result)? {
             ACTIVE.with(|it| it.borrow_mut().iter_mut().for_each(|it| it.1 = true));
@@ -141,7 +141,7 @@ impl FloatStatus {
             active.retain(|it| it.0 != self.state.id());
             active.push((self.state.id(), false));
         });
-        WATCHED.set(true);
+        MONITORED.set(true);
     }
 
     /// Ends monitoring. Returns f32 `[8]`: zeros if every result was finite, and ones otherwise. Further calls return
@@ -157,7 +157,7 @@ impl FloatStatus {
             let mut active = it.borrow_mut();
             let at = active.iter().position(|it| it.0 == self.state.id());
             let met = at.map(|at| active.remove(at).1);
-            WATCHED.set(!active.is_empty());
+            MONITORED.set(!active.is_empty());
             met
         });
         if let Some(met) = met {

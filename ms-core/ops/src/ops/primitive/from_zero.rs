@@ -17,7 +17,7 @@ pub static FROM_ZERO: OpDef = OpDef {
     info: OpInfo { number: 389, name: "from_zero", attrs: FromZeroAttrs::DECLARED },
     infer: |_, inputs| check_index(inputs[0]).map(|()| smallvec![inputs[0].clone()]),
     eval: |attrs, inputs| evaluate(check_elements, attrs, inputs),
-    effects: Effects::REFUSES,
+    effects: Effects::MAY_FAIL,
     lowering: Lowering::Check(check_elements),
     samples: || {
         let of = |dtype: DType, shape: &[usize]| {

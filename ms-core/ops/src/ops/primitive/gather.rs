@@ -8,8 +8,8 @@ use crate::ops::core::host::{Axis, ScatterReduction, dense, positions, replace_a
 use crate::ops::core::indices::{check_dtypes, check_index};
 use crate::ops::core::rules::may_equal;
 use crate::ops::{
-    AxisAttrs, Batching, Derivative, Effects, Lowering, OpDef, Part, Sample, SampleInput, TransformRules, move_axis,
-    reshape, wrapping,
+    AxisAttrs, Batching, Derivative, Effects, Lowering, OpDef, PartialGradient, Sample, SampleInput, TransformRules,
+    move_axis, reshape, wrapping,
 };
 use crate::tensor::{Array, AsTensor, DType, Dim, OpInfo, Tensor, Type, apply1, refused};
 use ms_ir::error::{Code, Error, called};
@@ -43,7 +43,7 @@ pub static GATHER: OpDef = OpDef {
         }
         Ok(smallvec![out])
     },
-    effects: Effects::REFUSES,
+    effects: Effects::MAY_FAIL,
     lowering: Lowering::Gather(|attrs| AxisAttrs::of(attrs).axis()),
     samples: || {
         let of = |axis: usize, x: &[usize], index: &[usize]| {
@@ -115,7 +115,7 @@ pub static INDEX_ADD: OpDef = OpDef {
         }
         Ok(smallvec![out])
     },
-    effects: Effects::REFUSES,
+    effects: Effects::MAY_FAIL,
     lowering: Lowering::Update,
     samples: || {
         let of = |axis: usize, x: &[usize], count: usize| {
@@ -146,10 +146,10 @@ pub static INDEX_ADD: OpDef = OpDef {
 };
 
 /// Returns the gradient of `x` from the gradients of its slices at the positions `index` along an axis.
-pub(in crate::ops) fn rows_read(x: &Tensor, axis: usize, index: &Tensor, gradient: &Tensor) -> Part {
+pub(in crate::ops) fn rows_read(x: &Tensor, axis: usize, index: &Tensor, gradient: &Tensor) -> PartialGradient {
     let count: Dim = index.dims().into_iter().product();
     let source = reshape(gradient, replace_axis(&x.dims(), axis, &[count]));
-    Part::rows(x, axis, reshape(index, [count]), &source)
+    PartialGradient::rows(x, axis, reshape(index, [count]), &source)
 }
 
 /// Returns the slices of `x` at positions along `axis`, as NumPy's `take(x, index, axis)`. The axes of `index` replace

@@ -6,8 +6,8 @@ use crate::ops::core::host::{ScatterReduction, dense, rows};
 use crate::ops::core::indices::{check_dtypes, check_index};
 use crate::ops::core::rules::may_equal;
 use crate::ops::{
-    Batching, Derivative, Effects, Lowering, OpDef, Part, Sample, SampleInput, TransformRules, depend, full_of,
-    wrapping,
+    Batching, Derivative, Effects, Lowering, OpDef, PartialGradient, Sample, SampleInput, TransformRules, depend,
+    full_of, wrapping,
 };
 use crate::tensor::{Array, AsTensor, DType, Dims, OpInfo, Tensor, Type, apply1};
 use ms_ir::error::{Code, Error, Result};
@@ -29,7 +29,7 @@ pub static GATHER_ND: OpDef = OpDef {
         }
         Ok(smallvec![out])
     },
-    effects: Effects::REFUSES,
+    effects: Effects::MAY_FAIL,
     lowering: Lowering::Library,
     samples: || {
         let of = |x: &[usize], index: &[usize]| {
@@ -39,7 +39,7 @@ pub static GATHER_ND: OpDef = OpDef {
         vec![of(&[2, 3, 4], &[5, 1]), of(&[2, 3, 4], &[2, 3, 2]), of(&[2, 3], &[4, 2]), of(&[2, 3], &[0, 2])]
     },
     transforms: &TransformRules {
-        derivative: Derivative::Read(|it| Part::points(&it.inputs[0], &it.inputs[1], it.cotangent())),
+        derivative: Derivative::Read(|it| PartialGradient::points(&it.inputs[0], &it.inputs[1], it.cotangent())),
         finite_derivatives: true,
         batching: Batching::Rule(|it| match it.mapped {
             [false, true] => it.apply(it.attrs, it.inputs),
@@ -71,7 +71,7 @@ pub static SCATTER_ND_ADD: OpDef = OpDef {
         }
         Ok(smallvec![out])
     },
-    effects: Effects::REFUSES,
+    effects: Effects::MAY_FAIL,
     lowering: Lowering::Update,
     samples: || {
         let of = |x: &[usize], index: &[usize], source: &[usize]| {
@@ -133,8 +133,8 @@ pub fn gather_nd(x: impl AsTensor, index: impl AsTensor) -> Tensor {
 ///
 /// ```
 /// use ms_core::{ops, tensor};
-/// assert_eq!(ops::scatter_nd_add(tensor![[0., 0.], [0., 0.]], tensor![[1, 0]], tensor![5.]).to_vec::<f32>(), [0., 0., 5., 0.]);
-/// ```
+/// assert_eq!(ops::scatter_nd_add(tensor![[0., 0.], [0., 0.]], tensor![[1, 0]], tensor![5.]).to_vec::<f32>(), [0., 0.,
+/// 5., 0.]); ```
 #[track_caller]
 pub fn scatter_nd_add(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor) -> Tensor {
     wrapping::scatter_nd_add(x, from_zero(&index.as_tensor(), "scatter_nd_add"), source)

@@ -1,14 +1,14 @@
 //! `max_pool`: window maxima, and their gradients.
 
 use super::window::pooling::{check_pooled, pooled_shape, with_channels};
-use super::window::{MOST_DILATED, PerAxis, Spatial, Window, spatial};
+use super::window::{MAX_DILATION, PerAxis, Spatial, Window, spatial};
 use crate::ops::composite::convolution::ranked;
 use crate::ops::core::axis::{const_shape, named};
 use crate::ops::core::host::{narrow_floats, wide_floats};
 use crate::ops::core::rules::may_equal;
 use crate::ops::{
-    Batching, Derivative, Effects, Extent, ImageForm, ImageRule, Ints, Lowering, OpDef, PoolOptions, Sample,
-    SampleInput, TransformRules,
+    Batching, Derivative, Effects, Extent, Ints, Lowering, OpDef, PoolOptions, Sample, SampleInput, SpatialForm,
+    SpatialRule, TransformRules,
 };
 use crate::tensor::{
     AsTensor, Attr, AttrRange, Attrs, Dim, Dims, IntoDims, OpInfo, Shape, Tensor, Type, apply1, collected, filled,
@@ -21,7 +21,7 @@ attributes! {
     pub struct MaxPoolAttrs {
         kernel: [i64] where 0..=AttrRange::FACTOR,
         stride: [i64] where 0..=AttrRange::FACTOR,
-        dilation: [i64] where 0..=MOST_DILATED,
+        dilation: [i64] where 0..=MAX_DILATION,
         before: [i64] where 0..=AttrRange::FACTOR,
         after: [Extent] where 0..=AttrRange::FACTOR,
     }
@@ -38,7 +38,7 @@ pub static MAX_POOL: OpDef = OpDef {
         Ok(smallvec![narrow_floats(&out, &pooled.output_shape, x.dtype())])
     },
     effects: Effects::NONE,
-    lowering: Lowering::OfImages(ImageRule { operands: &[0], result: true, form: CHANNELS_LAST }),
+    lowering: Lowering::Spatial(SpatialRule { operands: &[0], result: true, form: CHANNELS_LAST }),
     samples: || max_samples(|x, _| vec![x]),
     transforms: &TransformRules {
         derivative: Derivative::Rule(|it| {
@@ -66,7 +66,7 @@ pub static MAX_POOL_GRAD: OpDef = OpDef {
         Ok(smallvec![narrow_floats(&out, x.shape(), x.dtype())])
     },
     effects: Effects::NONE,
-    lowering: Lowering::OfImages(ImageRule { operands: &[0, 1], result: true, form: CHANNELS_LAST }),
+    lowering: Lowering::Spatial(SpatialRule { operands: &[0, 1], result: true, form: CHANNELS_LAST }),
     samples: || max_samples(|x, y| vec![x, y]),
     transforms: &TransformRules {
         derivative: Derivative::Rule(|it| {
@@ -93,7 +93,7 @@ pub static MAX_POOL_TAKE: OpDef = OpDef {
         Ok(smallvec![narrow_floats(&out, &pooled.output_shape, x.dtype())])
     },
     effects: Effects::NONE,
-    lowering: Lowering::OfImages(ImageRule { operands: &[0, 1], result: true, form: CHANNELS_LAST }),
+    lowering: Lowering::Spatial(SpatialRule { operands: &[0, 1], result: true, form: CHANNELS_LAST }),
     samples: || max_samples(|x, _| vec![x.clone(), x]),
     transforms: &TransformRules {
         derivative: Derivative::Rule(|it| {
@@ -106,7 +106,7 @@ pub static MAX_POOL_TAKE: OpDef = OpDef {
 };
 
 /// In NHWC order, windows have the channels as a last axis, along which they are single elements.
-const CHANNELS_LAST: ImageForm = ImageForm::Pooling(|attrs, _| {
+const CHANNELS_LAST: SpatialForm = SpatialForm::Pooling(|attrs, _| {
     let it = MaxPoolAttrs::of(attrs);
     let with = |list: Ints<'_>, channels: i64| Attr::from(&*with_channels(list.as_slice(), channels));
     let one = |it| with(it, 1);

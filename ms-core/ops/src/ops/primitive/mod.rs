@@ -47,13 +47,13 @@ pub fn sums_operands(op: Op) -> bool {
 
 /// Whether an op has discontinuities although its derivative is not zero.
 #[doc(hidden)]
-pub fn has_steps(op: Op) -> bool {
+pub fn is_discontinuous(op: Op) -> bool {
     [&FMOD, &REMAINDER].iter().any(|it| it.op() == op)
 }
 
 /// Whether an op with a zero derivative intentionally returns constants for gradients, or returns no values.
 #[doc(hidden)]
-pub fn hides(op: Op) -> bool {
+pub fn blocks_gradients(op: Op) -> bool {
     let stops =
         [&ASSERT, &ASSIGN, &CLEAR_FLOAT_STATUS, &GET_FLOAT_STATUS, &crate::ops::LARGEST_FINITE, &PRINT, &STOP_GRADIENT];
     stops.iter().any(|it| it.op() == op)

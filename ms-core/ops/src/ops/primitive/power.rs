@@ -1,9 +1,9 @@
 //! `pow`: powers.
 
 use crate::ops::core::elementwise::{elementwise, number2};
-use ms_ir::math;
 use crate::ops::{isinf, isnan, reciprocal, select};
 use ms_ir::Math;
+use ms_ir::math;
 
 elementwise! {
     /// Returns `a^b`. Powers of negative floats are NaN unless `b` is an integer, and anything to the power of zero is

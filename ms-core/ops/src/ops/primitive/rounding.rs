@@ -1,7 +1,7 @@
 //! Rounding to integers; integers are unchanged.
 
-use ms_ir::body::Expr;
 use crate::ops::core::elementwise::{elementwise, number1};
+use ms_ir::body::Expr;
 
 elementwise! {
     /// Rounds `x` down.

@@ -1,6 +1,5 @@
 //! `scan`: a loop over the elements of sequences.
 
-use ms_ir::MapVec;
 use crate::ops::core::host::dense;
 use crate::ops::core::regions::{check_carries, check_operands, output_types};
 use crate::ops::evaluate_graph;
@@ -8,6 +7,7 @@ use crate::ops::{
     Arrays, Batching, Control, Derivative, Effects, Loop, Lowering, OpDef, RegionRule, TransformRules, Types,
 };
 use crate::tensor::{Array, Attr, Attrs, DType, Dim, OpInfo, Type, try_room};
+use ms_ir::MapVec;
 use ms_ir::error::{Code, Error, OrExhausted, Result};
 
 /// Runs a loop over sequences, from first to last, or from last to first if attribute `reverse` is set.
@@ -52,7 +52,7 @@ pub(in crate::ops) fn attrs(at: &Loop) -> Attrs {
 
 fn infer(attrs: &Attrs, regions: &crate::ops::Regions, inputs: &[&Type]) -> Result<Types> {
     let (at, body) = (form(attrs), &regions[0]);
-    let needed = at.first() + at.invariants();
+    let needed = at.first_carry() + at.invariants();
     if inputs.len() < needed {
         let message = format!("{} operands, but carries and sequences are {needed}", inputs.len());
         return Err(Error::new(Code::Argument, message));
@@ -61,13 +61,12 @@ fn infer(attrs: &Attrs, regions: &crate::ops::Regions, inputs: &[&Type]) -> Resu
         return Err(Error::new(Code::Argument, format!("the number of iterations is i64[], not {}", inputs[0])));
     }
     let first = at.length().map_or(Dim::DYNAMIC, Dim::new);
-    let own = &inputs[at.first()..];
+    let own = &inputs[at.first_carry()..];
     let (carries, sequences) = (&own[..at.carries], &own[at.elements()]);
     if let Some(other) = sequences.iter().find(|it| it.dims.first() != Some(&first)) {
         return Err(Error::new(Code::Shape, format!("a sequence of {first} elements is needed, not {other}")));
     }
-    let elements: Vec<Type> =
-        sequences.map_vec(|it| Type::new(it.dtype, it.dims[1..].iter().copied().collect()));
+    let elements: Vec<Type> = sequences.map_vec(|it| Type::new(it.dtype, it.dims[1..].iter().copied().collect()));
     let operands: Vec<&Type> =
         carries.iter().copied().chain(&elements).chain(own[at.invariants()..].iter().copied()).collect();
     check_operands(body, &operands)?;
@@ -78,7 +77,7 @@ fn infer(attrs: &Attrs, regions: &crate::ops::Regions, inputs: &[&Type]) -> Resu
 
 fn eval(attrs: &Attrs, regions: &crate::ops::Regions, inputs: &[&Array]) -> Result<Arrays> {
     let at = form(attrs);
-    let own = &inputs[at.first()..];
+    let own = &inputs[at.first_carry()..];
     let count = match at.length() {
         Some(length) => length,
         None => usize::try_from(inputs[0].on_host()?.as_slice::<i64>()?[0])

@@ -6,8 +6,8 @@ use crate::ops::core::host::{ScatterReduction, dense, positions, visit_indexed};
 use crate::ops::core::indices::{check_dtypes, check_index};
 use crate::ops::core::rules::may_equal;
 use crate::ops::{
-    Arrays, AxisAttrs, Batching, Derivative, Effects, Lowering, OpDef, Part, Sample, SampleInput, TransformRules, Vjp,
-    depend, full_of, wrapping,
+    Arrays, AxisAttrs, Batching, Derivative, Effects, Lowering, OpDef, PartialGradient, Sample, SampleInput,
+    TransformRules, Vjp, depend, full_of, wrapping,
 };
 use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, OpInfo, Tensor, Type, apply1};
 use ms_ir::error::{Code, Error, Result};
@@ -29,7 +29,7 @@ pub static TAKE_ALONG_AXIS: OpDef = OpDef {
         visit_indexed(x.shape(), axis, inputs[1].shape(), &index, |at, named| to.copy(at, x.elements(), named, 1));
         Ok(smallvec![out])
     },
-    effects: Effects::REFUSES,
+    effects: Effects::MAY_FAIL,
     lowering: Lowering::Library,
     samples: || {
         let of = |axis: usize, x: &[usize], index: &[usize]| {
@@ -40,7 +40,7 @@ pub static TAKE_ALONG_AXIS: OpDef = OpDef {
     },
     transforms: &TransformRules {
         derivative: Derivative::Read(|it| {
-            Part::elements(&it.inputs[0], AxisAttrs::of(it.attrs).axis(), &it.inputs[1], it.cotangent())
+            PartialGradient::elements(&it.inputs[0], AxisAttrs::of(it.attrs).axis(), &it.inputs[1], it.cotangent())
         }),
         finite_derivatives: true,
         batching: Batching::Rule(|it| it.apply(&it.shifted("axis"), &it.spread_all())),
@@ -65,7 +65,7 @@ pub static SCATTER_ADD: OpDef = OpDef {
     info: OpInfo { number: 383, name: "scatter_add", attrs: AxisAttrs::DECLARED },
     infer: |attrs, inputs| infer_scatter(attrs, inputs),
     eval: |attrs, inputs| evaluate_scatter(attrs, inputs, ScatterReduction::Add),
-    effects: Effects::REFUSES,
+    effects: Effects::MAY_FAIL,
     lowering: Lowering::Update,
     samples: || {
         let of = |axis: usize, x: &[usize], index: &[usize]| {
@@ -93,7 +93,7 @@ pub static SCATTER: OpDef = OpDef {
     info: OpInfo { number: 384, name: "scatter", attrs: AxisAttrs::DECLARED },
     infer: |attrs, inputs| infer_scatter(attrs, inputs),
     eval: |attrs, inputs| evaluate_scatter(attrs, inputs, ScatterReduction::Write),
-    effects: Effects::REFUSES,
+    effects: Effects::MAY_FAIL,
     lowering: Lowering::Update,
     samples: || {
         let of = |axis: usize, x: &[usize], index: &[usize]| {

@@ -21,7 +21,7 @@ macro_rules! scatter_op {
             info: OpInfo { number: $number, name: $text, attrs: AxisAttrs::DECLARED },
             infer: infer_scatter,
             eval: |attrs, inputs| evaluate_scatter(attrs, inputs, $combine),
-            effects: Effects::REFUSES,
+            effects: Effects::MAY_FAIL,
             lowering: Lowering::Update,
             samples,
             transforms: &TransformRules {

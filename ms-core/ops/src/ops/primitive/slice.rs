@@ -1,8 +1,10 @@
 //! `slice`: strided slices along every axis.
 
-use crate::ops::{Batching, Derivative, Effects, Extent, Lowering, OpDef, Part, Sample, SampleInput, TransformRules};
-use ms_ir::MapVec;
+use crate::ops::{
+    Batching, Derivative, Effects, Extent, Lowering, OpDef, PartialGradient, Sample, SampleInput, TransformRules,
+};
 use crate::tensor::{AsTensor, Attrs, Dim, Dims, Layout, OpInfo, Selection, Tensor, Type, apply1};
+use ms_ir::MapVec;
 use ms_ir::error::{Code, Error, Result};
 use smallvec::smallvec;
 
@@ -37,7 +39,7 @@ pub static SLICE: OpDef = OpDef {
     transforms: &TransformRules {
         derivative: Derivative::Read(|it| {
             let at = SliceAttrs::of(it.attrs);
-            Part::slice(&it.inputs[0], &at.starts().dims(), at.steps().as_slice(), it.cotangent())
+            PartialGradient::slice(&it.inputs[0], &at.starts().dims(), at.steps().as_slice(), it.cotangent())
         }),
         finite_derivatives: true,
         batching: Batching::Rule(|it| {

@@ -12,18 +12,18 @@ attributes! {
     /// The positions of the slices that an op changes in its first operand. The other operands determine the sizes of
     /// the slices.
     #[doc(hidden)]
-    pub struct PlaceAttrs { starts: [Extent], steps: [i64] }
+    pub struct StridedSliceAttrs { starts: [Extent], steps: [i64] }
 }
 
 /// Replaces the positions of the first operand from `starts`, `steps` apart, by the second.
 pub static SLICE_UPDATE: OpDef = OpDef {
-    info: OpInfo { number: 358, name: "slice_update", attrs: PlaceAttrs::DECLARED },
+    info: OpInfo { number: 358, name: "slice_update", attrs: StridedSliceAttrs::DECLARED },
     infer: |attrs, inputs| {
         let (x, value) = (inputs[0], inputs[1]);
         if x.dtype != value.dtype {
             return Err(Error::new(Code::DType, format!("dtypes {} and {} differ", x.dtype, value.dtype)));
         }
-        let at = PlaceAttrs::of(attrs);
+        let at = StridedSliceAttrs::of(attrs);
         check_ranges(&x.dims, &at.starts().dims(), &value.dims, at.steps().as_slice())?;
         Ok(smallvec![x.clone()])
     },
@@ -38,14 +38,14 @@ pub static SLICE_UPDATE: OpDef = OpDef {
     samples: || {
         let of = |sizes: &[usize], starts: &[i64], steps: &[i64]| {
             Sample::new([SampleInput::f32(&[5, 7], -2.0, 2.0), SampleInput::f32(sizes, -2.0, 2.0)])
-                .attrs(PlaceAttrs::attrs(starts, steps))
+                .attrs(StridedSliceAttrs::attrs(starts, steps))
         };
         vec![of(&[2, 3], &[1, 0], &[2, 3]), of(&[5, 3], &[4, 6], &[-1, -2])]
     },
     transforms: &TransformRules {
         derivative: Derivative::Rule(|it| {
             let (g, value) = (it.cotangent(), &it.inputs[1]);
-            let at = PlaceAttrs::of(it.attrs);
+            let at = StridedSliceAttrs::of(it.attrs);
             let (starts, steps) = (&*at.starts().dims(), at.steps().as_slice());
             let kept = it.needs[0].then(|| update(g, &crate::ops::zeros_like(value), starts, steps));
             let taken = it.needs[1].then(|| {
@@ -64,12 +64,12 @@ pub static SLICE_UPDATE: OpDef = OpDef {
 
 /// Returns the layout of the second operand in the result.
 fn slice(attrs: &Attrs, shape: &[usize], out: &Layout) -> Layout {
-    let at = PlaceAttrs::of(attrs);
+    let at = StridedSliceAttrs::of(attrs);
     out.slice_all(&at.starts().sizes(), shape, &at.steps().steps())
 }
 
 /// Replaces the positions of `x` from `starts`, `steps` apart, by `value`.
 #[track_caller]
 pub(crate) fn update(x: &Tensor, value: &Tensor, starts: impl Into<Attr>, steps: &[i64]) -> Tensor {
-    apply1(SLICE_UPDATE.op(), &PlaceAttrs::attrs(starts, steps), &[x, value])
+    apply1(SLICE_UPDATE.op(), &StridedSliceAttrs::attrs(starts, steps), &[x, value])
 }

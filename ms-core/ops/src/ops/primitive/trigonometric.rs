@@ -1,10 +1,10 @@
 //! Trigonometric functions, their inverses, and the hypotenuse.
 
-use ms_ir::body::Expr;
 use crate::ops::core::elementwise::{elementwise, float1, float2};
 use crate::ops::select;
 use crate::tensor::Tensor;
 use ms_ir::Math;
+use ms_ir::body::Expr;
 
 elementwise! {
     /// Returns the sine of an angle in radians.

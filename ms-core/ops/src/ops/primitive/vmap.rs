@@ -1,11 +1,11 @@
 //! `vmap`: a region over many lanes, until it is expanded.
 
-use ms_ir::MapVec;
 use crate::ops::core::regions::output_types;
 use crate::ops::{
     Batching, Control, Derivative, Effects, Ints, Lane, Lowering, OpDef, RegionRule, TransformNode, TransformRules,
 };
 use crate::tensor::{Attrs, Dim, OpInfo, Type};
+use ms_ir::MapVec;
 use ms_ir::error::{Code, Error};
 
 fn refuse(message: &str) -> Error {

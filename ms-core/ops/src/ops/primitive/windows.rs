@@ -2,7 +2,7 @@
 
 use super::slice::SLICE;
 use super::slice_update::update;
-use super::window::{MOST_DILATED, Window};
+use super::window::{MAX_DILATION, Window};
 use crate::ops::{
     Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, SliceAttrs, TransformRules, full_of, reshape,
 };
@@ -17,7 +17,7 @@ attributes! {
         axis: usize,
         kernel: [i64] where 0..=AttrRange::FACTOR,
         stride: [i64] where 0..=AttrRange::FACTOR,
-        dilation: [i64] where 0..=MOST_DILATED,
+        dilation: [i64] where 0..=MAX_DILATION,
     }
 }
 
@@ -46,7 +46,8 @@ pub static WINDOWS: OpDef = OpDef {
             let at = WindowsAttrs::of(it.attrs);
             let x = &it.inputs[0];
             let (axis, kernel) = (at.axis(), at.kernel().sizes());
-            let folded = fold(it.cotangent(), axis, x.rank(), &kernel, &at.window(), &x.dims()[axis..][..kernel.len()]);
+            let folded =
+                col2im(it.cotangent(), axis, x.rank(), &kernel, &at.window(), &x.dims()[axis..][..kernel.len()]);
             smallvec![Some(folded)]
         }),
         finite_derivatives: true,
@@ -103,7 +104,7 @@ pub(in crate::ops) fn windows(x: &Tensor, axis: usize, kernel: &[usize], window:
 /// `x` has the windows along the axes from `axis` on, and the taps along the axes from `taps` on, which are reduced.
 /// Starting from +0, taps are added one by one in row-major order; taps on padding are skipped.
 #[track_caller]
-pub(in crate::ops) fn fold(
+pub(in crate::ops) fn col2im(
     x: &Tensor,
     axis: usize,
     taps: usize,

@@ -144,12 +144,12 @@ pub fn with_created<R>(created: &'static Created, key: TypeId, f: impl FnOnce() 
 }
 
 /// Returns whether slots that are created here belong to no function.
-pub fn is_apart() -> bool {
+pub fn is_outside_functions() -> bool {
     RUN.with(|it| it.borrow().is_none())
 }
 
 /// Runs `f` so that the slots that it creates belong to the process instead of a function.
-pub fn apart<R>(f: impl FnOnce() -> R) -> R {
+pub fn outside_functions<R>(f: impl FnOnce() -> R) -> R {
     let _restore = Restore::begin(None);
     f()
 }

@@ -11,11 +11,11 @@ use std::sync::{Arc, PoisonError, RwLock, Weak};
 /// nor the slots alive.
 pub struct Gathered {
     slots: Vec<WeakParameter>,
-    kept: Arc<RwLock<Kept>>,
+    kept: Arc<RwLock<CachedValues>>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct CachedValues {
     values: Option<Arc<[Tensor]>>,
     /// The number of writes that have invalidated the cache.
     writes: u64,
@@ -26,7 +26,7 @@ pub(super) struct Held {
     /// The value; `None` while a run that writes the slot has [taken](super::store::Store::take) it.
     value: Option<Tensor>,
     /// The caches that contain it.
-    kept: Vec<Weak<RwLock<Kept>>>,
+    kept: Vec<Weak<RwLock<CachedValues>>>,
 }
 
 impl Gathered {
@@ -82,7 +82,7 @@ impl Held {
     }
 
     /// Returns the value and registers `kept`, which is invalidated when the value is replaced.
-    fn kept_in(&mut self, kept: &Arc<RwLock<Kept>>) -> Tensor {
+    fn kept_in(&mut self, kept: &Arc<RwLock<CachedValues>>) -> Tensor {
         if !self.kept.iter().any(|it| std::ptr::eq(it.as_ptr(), Arc::as_ptr(kept))) {
             self.kept.retain(|it| it.strong_count() > 0);
             self.kept.push(Arc::downgrade(kept));
@@ -122,7 +122,7 @@ impl Held {
 
     /// Invalidates the caches that contain the value, and returns them.
     fn invalidate(&mut self) -> Vec<Arc<[Tensor]>> {
-        let ended = |it: Weak<RwLock<Kept>>| {
+        let ended = |it: Weak<RwLock<CachedValues>>| {
             let kept = it.upgrade()?;
             let mut kept = kept.write().unwrap_or_else(PoisonError::into_inner);
             kept.writes += 1;

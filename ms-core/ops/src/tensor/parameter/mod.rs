@@ -6,7 +6,7 @@ mod gathered;
 mod store;
 mod weak;
 
-pub use created::{Created, apart, is_apart, with_created};
+pub use created::{Created, is_outside_functions, outside_functions, with_created};
 pub use gathered::Gathered;
 pub use weak::{Dependent, WeakParameter};
 

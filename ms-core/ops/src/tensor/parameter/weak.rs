@@ -26,7 +26,7 @@ impl WeakParameter {
     }
 
     /// Returns whether the slot is alive.
-    pub fn is_kept(&self) -> bool {
+    pub fn is_alive(&self) -> bool {
         self.slot.strong_count() > 0
     }
 }

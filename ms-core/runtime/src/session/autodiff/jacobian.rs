@@ -95,8 +95,8 @@ fn over_basis(
         let help = "outside a compiled function rows are taken one after the other";
         return Err(Error::new(Code::BackwardWrites, message).at(location).help(help));
     }
-    let operands = std::iter::once(Lane::Own).chain(region.captures.iter().map(|_| Lane::Shared)).collect();
-    let results = vec![Lane::Own; region.graph.outputs().len()];
+    let operands = std::iter::once(Lane::Mapped).chain(region.captures.iter().map(|_| Lane::Shared)).collect();
+    let results = vec![Lane::Mapped; region.graph.outputs().len()];
     let vmap = Control::TransformNode(ops::TransformNode::Vmap { size: elements, operands, results });
     let inputs: Vec<Tensor> = std::iter::once(basis).chain(region.captures).collect();
     tracer.control(&vmap, smallvec![region.graph], &inputs, location)

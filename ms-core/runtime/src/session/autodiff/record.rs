@@ -1,6 +1,6 @@
 //! Records one call of a function for derivatives: on the tape outside a trace, as the region of a node inside one.
 
-use super::silent::tell_of_graph;
+use super::silent::warn_of_graph;
 use super::tape::{Record, Tape};
 use ms_ir::MapVec;
 use ms_ir::ValueId;
@@ -204,7 +204,7 @@ impl Recording {
             .chain(backward_slots.iter().map(|it| it.output))
             .chain((differentiated..region.graph.outputs().len()).filter(|at| !is_backward(at)))
             .collect();
-        tell_of_graph(&region.graph, *targets, differentiated);
+        warn_of_graph(&region.graph, *targets, differentiated);
         let held = self.held(writes)?;
         let mut seeds = seeds.to_vec();
         if !held.is_empty() {
@@ -240,7 +240,7 @@ impl Recording {
 
     fn pushed(&self, tangents: &[Tensor], differentiated: usize, writes: bool) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
         let Self::Trace { region, targets, .. } = self else { unreachable!("asked of a trace only") };
-        tell_of_graph(&region.graph, *targets, differentiated);
+        warn_of_graph(&region.graph, *targets, differentiated);
         let transform = TransformNode::Jvp { wrt: (0..*targets).collect(), results: differentiated };
         let (outputs, tangents) = self.node(&Control::TransformNode(transform), &self.all(), tangents)?;
         let values = self.results(outputs, writes)?;

@@ -2,17 +2,17 @@
 
 use ms_ir::Graph;
 use ms_ir::error::{Code, Error, warn_once};
-use ms_trace::transform::{Step, hiding};
+use ms_trace::transform::{StepFunction, hiding};
 
 /// Warns if the first `results` outputs of a graph depend on some of its first `targets` inputs only through step
 /// functions.
-pub(super) fn tell_of_graph(graph: &Graph, targets: usize, results: usize) {
+pub(super) fn warn_of_graph(graph: &Graph, targets: usize, results: usize) {
     let [targets, results] = [targets, results].map(|it| (0..it).collect::<Vec<usize>>());
-    hiding(graph, &targets, &results).into_iter().flatten().for_each(tell_of_step);
+    hiding(graph, &targets, &results).into_iter().flatten().for_each(warn_of_step);
 }
 
 /// Warns once of a step function that hides a value from a derivative.
-pub(super) fn tell_of_step(step: Step) {
+pub(super) fn warn_of_step(step: StepFunction) {
     warn_once(Code::HiddenByStep, step.location, || {
         let message = "a gradient is zeros: its only way to the result leads through an op that is constant almost \
                        everywhere";

@@ -12,7 +12,7 @@ const NODE_BYTES: usize = 1 << 10;
 const STEP_BYTES: usize = 1 << 10;
 
 /// The minimal size of compiled code.
-const LEAST_BYTES: usize = 8 << 10;
+const MIN_BYTES: usize = 8 << 10;
 
 /// The bytes of a graph, its program and its code. They also count towards those of the graph from which it was
 /// derived.
@@ -34,7 +34,7 @@ impl Footprint {
 
     fn within(all: Arc<AtomicUsize>) -> Self {
         let footprint = Self { own: AtomicUsize::new(0), all };
-        footprint.add(LEAST_BYTES);
+        footprint.add(MIN_BYTES);
         footprint
     }
 

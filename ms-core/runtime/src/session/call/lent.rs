@@ -6,12 +6,12 @@ use std::sync::LazyLock;
 
 /// Replaces each tensor of a `&mut` argument by the result of a function, in the order of
 /// [`Arg::visit`](ms_trace::trace::Arg::visit).
-pub type Place<'a> = &'a mut dyn FnMut(&mut dyn FnMut(&Tensor) -> Tensor);
+pub type ReplaceTensors<'a> = &'a mut dyn FnMut(&mut dyn FnMut(&Tensor) -> Tensor);
 
 /// `&mut` arguments from which the tensors were taken and replaced by a blank scalar. Dropping this returns the
 /// tensors, unless the run has succeeded.
 pub(super) struct Lent<'a, 'p> {
-    places: &'a mut [Place<'p>],
+    places: &'a mut [ReplaceTensors<'p>],
     pub tensors: LentTensors,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct LentTensors {
 
 impl<'a, 'p> Lent<'a, 'p> {
     /// Takes the tensors of these places, which are among the arguments.
-    pub fn take(places: &'a mut [Place<'p>], arguments: &[Tensor]) -> Self {
+    pub fn take(places: &'a mut [ReplaceTensors<'p>], arguments: &[Tensor]) -> Self {
         static BLANK: LazyLock<Tensor> = LazyLock::new(|| Tensor::from_number(Scalar::Float(0.0), DType::F32));
         let mut tensors = LentTensors::default();
         let mut next = 0;

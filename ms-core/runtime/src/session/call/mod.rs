@@ -7,9 +7,10 @@ pub(super) mod compiled;
 mod exported;
 pub(super) mod functions;
 mod hooked;
+mod in_place_run;
+mod interner;
 pub(super) mod jit;
 mod lent;
-mod made;
 mod observe;
 pub(super) mod recompilation;
 mod restore;
@@ -18,13 +19,12 @@ pub(super) mod symbolic;
 mod varying_sizes;
 mod version;
 mod versions;
-mod writing_run;
 
 pub use compiled::{Compiled, Derivative};
 pub use exported::{Exported, export};
 pub use functions::retrace;
 pub use jit::{Jit, captures_nothing, jit};
-pub use lent::Place;
+pub use lent::ReplaceTensors;
 pub use ms_trace::trace::InputSpec;
 pub use ms_trace::trace::{Entered, JitReturn};
 pub use observe::{CallObserver, observe_calls};
@@ -201,7 +201,7 @@ impl JitFn {
             Compiles::Never => false,
         };
         // Between an eager clear and get of the float status, every op's result is checked.
-        let compiles = compiles && mode != DispatchMode::Trace && !ops::is_float_status_watched();
+        let compiles = compiles && mode != DispatchMode::Trace && !ops::is_float_status_monitored();
         let mut signature = Pooled::empty();
         let state = match compiles {
             true => {
@@ -306,7 +306,7 @@ impl Call {
         let result = match &mut self.state {
             State::Ready(version) => match run(version, &mut self.signature, self.donates) {
                 Some(result) => result,
-                None => return self.trace_anew(),
+                None => return self.retrace(),
             },
             State::Graph(graph, _) => return graph.known(self.location).map(R::join),
             State::Stored(found) => {
@@ -317,7 +317,7 @@ impl Call {
                 };
                 match run(&version, &mut self.signature, self.donates) {
                     Some(result) => result,
-                    None => return self.trace_anew(),
+                    None => return self.retrace(),
                 }
             }
             State::Refused(error) => return error.take().map(R::refuse),
@@ -337,7 +337,7 @@ impl Call {
             // Nothing else may keep a parameter alive.
             held = version.hold();
             if held.is_none() {
-                return self.trace_anew();
+                return self.retrace();
             }
             *arguments = None;
         }
@@ -350,13 +350,17 @@ impl Call {
     /// donated arguments. If the run fails, the `&mut` arguments get their tensors back. If it succeeds, the caller
     /// writes them.
     #[track_caller]
-    pub fn lending<R: JitReturn>(&mut self, places: &mut [Place<'_>], arguments: &mut Option<impl Sized>) -> Option<R> {
+    pub fn lending<R: JitReturn>(
+        &mut self,
+        places: &mut [ReplaceTensors<'_>],
+        arguments: &mut Option<impl Sized>,
+    ) -> Option<R> {
         let version = match &self.state {
             State::Ready(version) if self.mode == DispatchMode::Eager && version.takes_lent() => version,
             _ if arguments.is_some() => return self.donating(arguments),
             _ => return self.cached(),
         };
-        let Some(held) = version.hold() else { return self.trace_anew() };
+        let Some(held) = version.hold() else { return self.retrace() };
         *arguments = None;
         let tensors = self.signature.take_tensors();
         let mut lent = Lent::take(places, &tensors);
@@ -369,7 +373,7 @@ impl Call {
     /// Traces the body again if the version that was found cannot run: a parameter is dropped, or the arguments are on
     /// another device.
     #[cold]
-    fn trace_anew<R>(&mut self) -> Option<R> {
+    fn retrace<R>(&mut self) -> Option<R> {
         self.state = State::Trace(Box::new(Tracing::new(self, None)));
         None
     }

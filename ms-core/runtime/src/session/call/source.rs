@@ -44,14 +44,14 @@ enum Origin {
     /// A traced graph.
     Traced(Graph),
     /// A derivative of another graph.
-    Derivative { of: Arc<Source>, wrt: Vec<usize>, part: Part },
+    Derivative { of: Arc<Source>, wrt: Vec<usize>, part: Direction },
     /// A graph with symbols at constant sizes.
     Sizes { of: Arc<Source>, sizes: Vec<(String, usize)> },
 }
 
 /// A part of a derivative.
 #[derive(Clone, Copy)]
-pub(in crate::session) enum Part {
+pub(in crate::session) enum Direction {
     /// See [`Derivative::forward`](crate::session::Derivative::forward).
     Forward,
     /// See [`Derivative::backward`](crate::session::Derivative::backward).
@@ -85,7 +85,7 @@ impl Source {
     }
 
     /// Returns a part of this graph's derivative.
-    pub fn derivative(self: &Arc<Self>, wrt: &[usize], part: Part) -> Arc<Self> {
+    pub fn derivative(self: &Arc<Self>, wrt: &[usize], part: Direction) -> Arc<Self> {
         Self::new(Origin::Derivative { of: self.clone(), wrt: wrt.to_vec(), part }, self.in_order)
     }
 
@@ -109,8 +109,8 @@ impl Source {
                 Origin::Derivative { of, wrt, part } => {
                     let parts = transform::differentiate(of.graph()?, wrt, self.in_order)?;
                     let graph = match part {
-                        Part::Forward => &parts.forward,
-                        Part::Backward => &parts.backward,
+                        Direction::Forward => &parts.forward,
+                        Direction::Backward => &parts.backward,
                     };
                     expand(graph, self.in_order)
                 }
@@ -260,7 +260,7 @@ impl Source {
                 types(graph.inputs(), &program.inputs) && types(graph.outputs(), &program.outputs)
             }
             Origin::Sizes { of, .. } => of.results().is_ok_and(|it| it == outputs),
-            Origin::Derivative { of, part: Part::Forward, .. } => {
+            Origin::Derivative { of, part: Direction::Forward, .. } => {
                 let Ok(results) = of.results() else { return false };
                 results <= outputs
                     && split.seeds.iter().all(|&it| it < results)
@@ -270,7 +270,7 @@ impl Source {
                         Residual::Saved(at) => at < outputs - results,
                     })
             }
-            Origin::Derivative { wrt, part: Part::Backward, .. } => outputs == wrt.len(),
+            Origin::Derivative { wrt, part: Direction::Backward, .. } => outputs == wrt.len(),
         }
     }
 

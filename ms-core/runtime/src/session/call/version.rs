@@ -2,8 +2,8 @@
 
 use super::backward_slots::BackwardSlots;
 use super::compiled::Compiled;
+use super::in_place_run::InPlaceRun;
 use super::lent::LentTensors;
-use super::writing_run::WritingRun;
 use crate::session::autodiff::tape::Tape;
 use crate::session::devices;
 use ms_compile::exec::Donation;
@@ -51,7 +51,7 @@ struct InputRun {
 }
 
 /// The values that a run reads besides those that the version holds.
-struct Given<'a> {
+struct BoundArgs<'a> {
     arguments: &'a [Tensor],
     /// The values of the slots that are only read.
     read: Option<Arc<[Tensor]>>,
@@ -249,7 +249,7 @@ impl Version {
                 if writes.is_empty() {
                     return self.read_only_run(to, &given);
                 }
-                let run = self.writing_run(&given, writes).transpose()?;
+                let run = self.in_place_run(&given, writes).transpose()?;
                 Some(run.and_then(|it| it.run(&self.compiled, &self.donations)).map(|it| *to = it))
             }
             _ => {
@@ -284,7 +284,7 @@ impl Version {
         }
         let outputs = match dispatch_mode() {
             DispatchMode::Eager => {
-                let run = self.writing_run(&self.given(&arguments)?, &writes).transpose()?;
+                let run = self.in_place_run(&self.given(&arguments)?, &writes).transpose()?;
                 drop(arguments);
                 run.and_then(|mut run| {
                     if let Some(lent) = lent {
@@ -382,7 +382,7 @@ impl Version {
     /// Returns the values that a run with these arguments reads, if no dispatcher overrides values of slots, or
     /// records. Returns `None` if a slot is dropped.
     #[inline]
-    fn given<'a>(&self, arguments: &'a [Tensor]) -> Option<Given<'a>> {
+    fn given<'a>(&self, arguments: &'a [Tensor]) -> Option<BoundArgs<'a>> {
         let read = match &self.reads {
             Some(reads) => Some(reads.values()?),
             None => None,
@@ -392,12 +392,12 @@ impl Version {
         if !self.of_thread.is_empty() {
             of_thread.extend(self.of_thread.iter().map(Parameter::load));
         }
-        Some(Given { arguments, read, of_thread })
+        Some(BoundArgs { arguments, read, of_thread })
     }
 
     /// Returns the values of a run of inputs; `None` if they are values of slots that the version writes.
     #[inline]
-    fn tensors<'a>(&'a self, run: &InputRun, given: &'a Given<'_>) -> Option<&'a [Tensor]> {
+    fn tensors<'a>(&'a self, run: &InputRun, given: &'a BoundArgs<'_>) -> Option<&'a [Tensor]> {
         let all = match run.source {
             InputSource::Argument => given.arguments,
             InputSource::Captured => &self.captured,
@@ -410,8 +410,8 @@ impl Version {
 
     /// Takes the values of the slots that a run writes. Slots that it only reads were read before, so two runs never
     /// wait for each other. Returns `None` if the version does not [run](Self::runs_on) on the inputs' device.
-    fn writing_run<'a>(&self, given: &Given<'_>, writes: &'a [Parameter]) -> Result<Option<WritingRun<'a>>> {
-        let mut run = WritingRun::new(writes, self.donations.len());
+    fn in_place_run<'a>(&self, given: &BoundArgs<'_>, writes: &'a [Parameter]) -> Result<Option<InPlaceRun<'a>>> {
+        let mut run = InPlaceRun::new(writes, self.donations.len());
         for inputs in &self.inputs {
             match self.tensors(inputs, given) {
                 Some(tensors) => {
@@ -431,7 +431,7 @@ impl Version {
 
     /// Implements [`Version::run_to`] for a version that writes no slots. Returns `None` if it does not
     /// [run](Self::runs_on) on the inputs' device.
-    fn read_only_run(&self, to: &mut Outputs, given: &Given<'_>) -> Option<Result<()>> {
+    fn read_only_run(&self, to: &mut Outputs, given: &BoundArgs<'_>) -> Option<Result<()>> {
         let mut inputs: SmallVec<[&Array; 8]> = SmallVec::new();
         inputs.reserve(self.donations.len());
         for run in &self.inputs {

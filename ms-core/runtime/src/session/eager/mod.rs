@@ -1,7 +1,7 @@
 //! Executes ops eagerly: one op at a time, through the same kernels as compiled graphs.
 //!
-//! The way of an op is `apply` → [`run`] → [`table::find`] → [`Step::run`]. A composite runs as the ops of its body, and
-//! an op on a device passes [`submit`] before `run`.
+//! The way of an op is `apply` → [`run`] → [`table::find`] → [`Step::run`]. A composite runs as the ops of its body,
+//! and an op on a device passes [`submit`] before `run`.
 //!
 //! - A [`Step`] is an op prepared for operands of a [`Key`]. The [table](table) has the steps of recent ops.
 //! - Steps of the same class share compiled [code](code), whose key has no extents and strides.
@@ -24,7 +24,7 @@ use ms_compile::lower::eager::{self, Source};
 use ms_ir::error::{Error, Result, in_op};
 use ms_ops::ops::{self, Body, Effects, Lowering, OpDef, SliceRule, Types};
 use ms_ops::tensor::{
-    Array, Device, DispatchMode, Dispatcher, EagerDispatcher, Eagerly, HostNumber, Layout, MemorySpace, OpCall,
+    Array, Device, DispatchMode, Dispatcher, EagerDispatcher, Eagerly, HostScalar, Layout, MemorySpace, OpCall,
     Outputs, Parameter, StreamKind, Tensor, Type, Value, dispatch_mode, is_host_only, with_dispatcher, with_stream,
 };
 use ms_trace::trace::check_write;
@@ -45,7 +45,7 @@ struct Operands<'a> {
     /// The operands in memory, in order.
     arrays: Arrays<'a>,
     /// The host scalars, in order, with their operand numbers.
-    numbers: SmallVec<[(usize, &'a HostNumber); 3]>,
+    numbers: SmallVec<[(usize, &'a HostScalar); 3]>,
 }
 
 type Arrays<'a> = SmallVec<[&'a Array; 3]>;
@@ -107,7 +107,7 @@ fn infer(def: &OpDef, call: &OpCall<'_>) -> Result<Types> {
 /// Runs the body of a composite, op by op, and returns its results.
 #[inline(never)]
 fn expand(body: Body, call: &OpCall<'_>) -> Result<Outputs> {
-    let run = || in_composite(call, || ops::unwatched(|| ops::apply_body(call, body)));
+    let run = || in_composite(call, || ops::unmonitored(|| ops::apply_body(call, body)));
     match dispatch_mode() {
         DispatchMode::Eager => run(),
         DispatchMode::Tape | DispatchMode::Trace => with_dispatcher(Rc::new(Eagerly), run),
@@ -120,7 +120,7 @@ fn is_kept(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> b
         let target = backend.target();
         let types = || call.inputs.iter().map(|it| it.ty()).collect::<SmallVec<[Type; 4]>>();
         target.composites.iter().any(|it| it.op == def.op())
-            && target.keeps(def.op(), &types().iter().collect::<SmallVec<[&Type; 4]>>(), settings().precision)
+            && target.is_legal(def.op(), &types().iter().collect::<SmallVec<[&Type; 4]>>(), settings().precision)
     };
     operands.arrays.iter().all(|it| it.space().is_host()) && exec::host_backend().is_some_and(|it| keeps(&**it))
 }
@@ -375,8 +375,8 @@ impl Dispatcher for Eager {
             Ok(outputs) => outputs,
             Err(error) => return Err(explained(error, def, &call)),
         };
-        if ops::is_float_status_watched() {
-            ops::watch_results(outputs.iter().filter_map(Tensor::as_array))?;
+        if ops::is_float_status_monitored() {
+            ops::monitor_results(outputs.iter().filter_map(Tensor::as_array))?;
         }
         Ok(outputs)
     }

@@ -97,10 +97,10 @@ tuples_of!(tuples);
 
 /// A part of a structure. Tensors and parameters are represented by their positions.
 #[derive(Clone, Debug)]
-enum Part {
+enum ArgTree {
     Tensor(usize),
     Parameter(usize),
-    Each(Vec<Part>),
+    Each(Vec<ArgTree>),
 }
 
 /// A structure with its content.
@@ -108,7 +108,7 @@ pub(super) struct Seen {
     pub tensors: Vec<Tensor>,
     pub parameters: Vec<Parameter>,
     /// The open parts. For each element, whether it is a separate part.
-    open: Vec<Vec<(Part, bool)>>,
+    open: Vec<Vec<(ArgTree, bool)>>,
     /// Whether the innermost open part is an argument.
     in_argument: bool,
 }
@@ -135,15 +135,15 @@ impl Seen {
         }
     }
 
-    fn add(&mut self, part: Part, own: bool) {
+    fn add(&mut self, part: ArgTree, own: bool) {
         self.open.last_mut().expect("the outermost part is open").push((part, own));
     }
 
     /// Returns a single element, or the parts of a structure.
-    fn part(mut inside: Vec<(Part, bool)>) -> Part {
+    fn part(mut inside: Vec<(ArgTree, bool)>) -> ArgTree {
         match &inside[..] {
             [(_, false)] => inside.remove(0).0,
-            _ => Part::Each(inside.into_iter().map(|it| it.0).collect()),
+            _ => ArgTree::Each(inside.into_iter().map(|it| it.0).collect()),
         }
     }
 
@@ -155,7 +155,7 @@ impl Seen {
         let mut assigned =
             Assigned { tensors: vec![None; self.tensors.len()], parameters: vec![None; self.parameters.len()] };
         let part = Self::part(self.open[0].clone());
-        if let (Axes::Each(axes), Part::Each(given)) = (axes, &part)
+        if let (Axes::Each(axes), ArgTree::Each(given)) = (axes, &part)
             && axes.len() != given.len()
         {
             let message = format!("`{subject}` has {} entries for {} {parts}", axes.len(), given.len());
@@ -167,14 +167,14 @@ impl Seen {
 
     /// Returns the tensors of every argument, by position.
     pub fn arguments(&self) -> Vec<Vec<usize>> {
-        fn tensors(part: &Part, out: &mut Vec<usize>) {
+        fn tensors(part: &ArgTree, out: &mut Vec<usize>) {
             match part {
-                Part::Tensor(at) => out.push(*at),
-                Part::Parameter(_) => {}
-                Part::Each(parts) => parts.iter().for_each(|it| tensors(it, out)),
+                ArgTree::Tensor(at) => out.push(*at),
+                ArgTree::Parameter(_) => {}
+                ArgTree::Each(parts) => parts.iter().for_each(|it| tensors(it, out)),
             }
         }
-        let of = |(part, _): &(Part, bool)| {
+        let of = |(part, _): &(ArgTree, bool)| {
             let mut out = Vec::new();
             tensors(part, &mut out);
             out
@@ -184,16 +184,16 @@ impl Seen {
 }
 
 impl Assigned {
-    fn fill(&mut self, axes: &Axes, part: &Part, subject: &str) -> Result<()> {
+    fn fill(&mut self, axes: &Axes, part: &ArgTree, subject: &str) -> Result<()> {
         match (part, axes) {
-            (Part::Tensor(at), Axes::Axis(axis)) => self.tensors[*at] = Some(*axis),
-            (Part::Parameter(at), Axes::Axis(axis)) => self.parameters[*at] = Some(*axis),
-            (Part::Tensor(_) | Part::Parameter(_), Axes::Shared) => {}
-            (Part::Tensor(_) | Part::Parameter(_), Axes::Each(entries)) => {
+            (ArgTree::Tensor(at), Axes::Axis(axis)) => self.tensors[*at] = Some(*axis),
+            (ArgTree::Parameter(at), Axes::Axis(axis)) => self.parameters[*at] = Some(*axis),
+            (ArgTree::Tensor(_) | ArgTree::Parameter(_), Axes::Shared) => {}
+            (ArgTree::Tensor(_) | ArgTree::Parameter(_), Axes::Each(entries)) => {
                 let message = format!("`{subject}` has {} entries for a tensor, which takes one axis", entries.len());
                 return Err(Error::new(Code::Axes, message).with_op("vmap"));
             }
-            (Part::Each(parts), Axes::Each(entries)) => {
+            (ArgTree::Each(parts), Axes::Each(entries)) => {
                 if parts.len() != entries.len() {
                     let message =
                         format!("`{subject}` has {} entries for a structure of {} parts", entries.len(), parts.len());
@@ -203,7 +203,7 @@ impl Assigned {
                     self.fill(axes, part, subject)?;
                 }
             }
-            (Part::Each(parts), one) => parts.iter().try_for_each(|part| self.fill(one, part, subject))?,
+            (ArgTree::Each(parts), one) => parts.iter().try_for_each(|part| self.fill(one, part, subject))?,
         }
         Ok(())
     }
@@ -212,12 +212,12 @@ impl Assigned {
 impl Visitor for Seen {
     fn tensor(&mut self, tensor: &Tensor) {
         self.tensors.push(tensor.clone());
-        self.add(Part::Tensor(self.tensors.len() - 1), false);
+        self.add(ArgTree::Tensor(self.tensors.len() - 1), false);
     }
 
     fn parameter(&mut self, parameter: &Parameter) {
         self.parameters.push(parameter.clone());
-        self.add(Part::Parameter(self.parameters.len() - 1), false);
+        self.add(ArgTree::Parameter(self.parameters.len() - 1), false);
     }
 
     fn fixed(&mut self, _: u64) {}

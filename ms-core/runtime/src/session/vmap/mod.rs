@@ -232,15 +232,15 @@ impl<F> Vmap<F> {
 
         let results = Seen::of(|sink| tree.visit(sink));
         let out = results.assign(&self.out_axes, "out_axes", "results").map_err(at)?.tensors;
-        let lane_of = |own: bool| if own { Lane::Own } else { Lane::Shared };
+        let lane_of = |own: bool| if own { Lane::Mapped } else { Lane::Shared };
         let mut lanes: Vec<Lane> = out.map_vec(|it| lane_of(it.is_some()));
         lanes.extend(region.writes.iter().map(|it| match slots.iter().any(|slot| slot.parameter() == it) {
-            true => Lane::Own,
-            false if ops::random::is_state(it) || it == ops::order() => Lane::Furthest,
+            true => Lane::Mapped,
+            false if ops::random::is_state(it) || it == ops::order() => Lane::Max,
             false => Lane::Shared,
         }));
         let mut inputs = operands.tensors;
-        let own = vec![Lane::Own; inputs.len()];
+        let own = vec![Lane::Mapped; inputs.len()];
         let shared = vec![Lane::Shared; region.captures.len()];
         inputs.extend(region.captures);
         let vmap = ops::TransformNode::Vmap { size: operands.size, operands: [own, shared].concat(), results: lanes };

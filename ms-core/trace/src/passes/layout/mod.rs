@@ -9,9 +9,9 @@ use ms_compile::target::Contracted;
 use ms_ir::MapVec;
 use ms_ir::{Graph, Memo, Node, Reducer, Rewriter, ValueId, Values};
 use ms_ops::ops::{
-    self, AxisAttrs, AxisOrder, BROADCAST_TO, BroadcastToAttrs, CONCAT, Extents, FULL, ImageBody, ImageForm, ImageRule,
-    Ints, Lowering, OpBody, OpDef, PERMUTE, PermuteAttrs, PlaceAttrs, RESHAPE, ReduceAttrs, ReshapeAttrs, SLICE,
-    SLICE_UPDATE, SliceAttrs, definition, full_node, literal_of, transform_rules,
+    self, AxisAttrs, AxisOrder, BROADCAST_TO, BroadcastToAttrs, CONCAT, Extents, FULL, ImageBody, Ints, Lowering,
+    OpBody, OpDef, PERMUTE, PermuteAttrs, RESHAPE, ReduceAttrs, ReshapeAttrs, SLICE, SLICE_UPDATE, SliceAttrs,
+    SpatialForm, SpatialRule, StridedSliceAttrs, definition, full_node, literal_of, transform_rules,
 };
 use ms_ops::tensor::{Attr, Attrs, Dim, Dims, Type};
 use rustc_hash::FxHashMap;
@@ -54,9 +54,9 @@ pub fn has_contracted(graph: &Graph, context: &PassContext) -> bool {
 }
 
 /// Returns the rule and the body of a node that is lowered to a contraction.
-fn contracted(graph: &Graph, node: &Node, context: &PassContext) -> Option<(&'static ImageRule, ImageBody)> {
-    let Lowering::OfImages(rule) = &definition(node.op).lowering else { return None };
-    let ImageForm::Convolution(geometry) = rule.form else { return None };
+fn contracted(graph: &Graph, node: &Node, context: &PassContext) -> Option<(&'static SpatialRule, ImageBody)> {
+    let Lowering::Spatial(rule) = &definition(node.op).lowering else { return None };
+    let SpatialForm::Convolution(geometry) = rule.form else { return None };
     let Some(OpBody::Image(body)) = transform_rules(definition(node.op)).body else { return None };
     let types = types(graph, &node.inputs);
     let results = node.outputs.iter().map(|&it| graph.ty(it));
@@ -121,7 +121,7 @@ impl Ordering<'_> {
         let def = definition(node.op);
         let (attrs, operands) = match &def.lowering {
             Lowering::Map(_) => (node.attrs.clone(), self.elements(operands, ty.rank())?),
-            Lowering::OfImages(ImageRule { operands: images, form: ImageForm::Pooling(attrs), .. }) => {
+            Lowering::Spatial(SpatialRule { operands: images, form: SpatialForm::Pooling(attrs), .. }) => {
                 if !images.iter().any(|&it| self.last.contains_key(&operands[it])) {
                     return None;
                 }
@@ -147,7 +147,13 @@ impl Ordering<'_> {
     }
 
     /// Returns the contraction that replaces a convolution.
-    fn contraction(&mut self, node: &Node, operands: &[ValueId], rule: &ImageRule, body: ImageBody) -> Option<Values> {
+    fn contraction(
+        &mut self,
+        node: &Node,
+        operands: &[ValueId],
+        rule: &SpatialRule,
+        body: ImageBody,
+    ) -> Option<Values> {
         let is_last = self.order == AxisOrder::ChannelsLast;
         let image = |(at, &value): (usize, &ValueId)| match is_last && rule.operands.contains(&at) {
             true => self.last_of(value),
@@ -238,8 +244,8 @@ impl Ordering<'_> {
             if !known(&operands[0]) && !self.is_uniform(operands[0]) {
                 return None;
             }
-            let at = PlaceAttrs::of(&node.attrs);
-            PlaceAttrs::attrs(&*extents(at.starts()), Attr::Ints(steps(at.steps())))
+            let at = StridedSliceAttrs::of(&node.attrs);
+            StridedSliceAttrs::attrs(&*extents(at.starts()), Attr::Ints(steps(at.steps())))
         } else {
             return None;
         };

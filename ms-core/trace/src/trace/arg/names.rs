@@ -44,7 +44,7 @@ impl ArgumentNames {
         sign(&mut Sink::new(&mut paths));
         let Paths { mut names, cells, .. } = paths;
         if cells > 1 {
-            names.tell_apart();
+            names.disambiguate();
         }
         names
     }
@@ -86,7 +86,7 @@ impl ArgumentNames {
     }
 
     /// Prefixes paths in cells with the argument if parameters of several cells share them.
-    fn tell_apart(&mut self) {
+    fn disambiguate(&mut self) {
         let mut met: FxHashSet<&str> = FxHashSet::default();
         let mut repeated: FxHashSet<&str> = FxHashSet::default();
         for at in self.places().into_values() {

@@ -23,7 +23,7 @@ use super::carry::{Carry, Held, Leaves};
 use super::flow::{self, Flow, HeldFlow, Vote};
 use super::kind::{Condition, Decision, Kind, OnTensor};
 use super::reach::Reach;
-use super::{Open, blank, set_apart};
+use super::{Open, blank, set_distinct};
 use crate::trace::tracer::Suspended;
 use ms_ir::MapVec;
 use ms_ir::error::abandon;
@@ -151,7 +151,7 @@ impl<K: Kind> Branch<K> {
     where
         K: Carry<S>,
     {
-        let Some(it) = &mut self.traced else { return set_apart::<K, S>(variable) };
+        let Some(it) = &mut self.traced else { return set_distinct::<K, S>(variable) };
         match it.phase {
             Phase::First => {
                 it.keep::<K, _>(held, Some(&*variable));
@@ -181,7 +181,7 @@ impl<K: Kind> Branch<K> {
         let mut value = value;
         match &mut self.traced {
             Some(it) => it.keep::<K, _>(held, value.as_ref()),
-            None => value.iter_mut().for_each(set_apart::<K, R>),
+            None => value.iter_mut().for_each(set_distinct::<K, R>),
         }
         held.first = value;
     }
@@ -199,7 +199,7 @@ impl<K: Kind> Branch<K> {
     {
         match &mut self.traced {
             Some(it) => it.compare::<K, _>(held, value.as_ref()),
-            None => value.iter_mut().for_each(set_apart::<K, R>),
+            None => value.iter_mut().for_each(set_distinct::<K, R>),
         }
     }
 
@@ -326,7 +326,7 @@ impl Traced {
             return;
         }
         let passes = held.passes && (self.ends || self.left[0] || self.left[1]);
-        if passes && !is_alike(&leaves, &held.leaves) {
+        if passes && !has_same_types(&leaves, &held.leaves) {
             // The other arm's value is unused, and only needs the right type.
             if self.left[1] {
                 held.refused = true;
@@ -422,7 +422,7 @@ impl Traced {
 }
 
 /// Returns whether two structures differ only in the values of their tensors.
-fn is_alike(one: &Leaves, other: &Leaves) -> bool {
+fn has_same_types(one: &Leaves, other: &Leaves) -> bool {
     let same = |(a, b): (&Tensor, &Tensor)| a.ty() == b.ty() || a.is_poisoned() || b.is_poisoned();
     one.fits(other) && one.tensors.iter().zip(&other.tensors).all(same)
 }

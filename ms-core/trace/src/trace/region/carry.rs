@@ -181,7 +181,7 @@ pub fn passing<S>(name: &'static str) -> Held<S> {
 
 /// The value of the second arm of an `if`, with the type of the first one. Code constructs it by its fields, so that
 /// rustc only reports that their types differ.
-pub struct Alike<'a, S> {
+pub struct SecondArm<'a, S> {
     /// The state of the first one.
     pub first: &'a Held<S>,
     /// The second one.

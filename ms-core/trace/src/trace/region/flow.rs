@@ -287,7 +287,7 @@ impl<K, R> Flow<K, R> {
 fn choose<K: Carry<R>, R>(tracer: &Tracer, condition: &Tensor, one: R, mut other: R) -> R {
     let mut held: Held<R> = held("the result");
     held.leaves = Leaves::of::<K, _>(&one);
-    tracer.check_kept(&mut held.leaves.tensors, held.name, Location::caller());
+    tracer.check_leaks(&mut held.leaves.tensors, held.name, Location::caller());
     let leaves = Leaves::of::<K, _>(&other);
     let report = |error: Error| tracer.report(error.at(Location::caller()));
     if !held.leaves.fits(&leaves) {

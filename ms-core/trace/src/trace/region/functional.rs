@@ -7,7 +7,7 @@ use super::carry::{Carry, Held, Leaves, held};
 use super::kind::{Condition, OnTensor};
 use super::range::{Over, range};
 use super::repeat::repeat;
-use super::{Open, branch, set_apart};
+use super::{Open, branch, set_distinct};
 use crate::trace::arg::{Tree, leaves};
 use crate::trace::tracer::{Repeated, Tracer, run_traced};
 use ms_ir::MapVec;
@@ -218,12 +218,12 @@ fn eager_scan<T: Tree, X: Tree, Y: Tree>(f: impl Fn(&T, &X) -> (T, Y), init: T, 
     }
     let mut all: Vec<Y> = Vec::with_capacity(length);
     for at in 0..length {
-        set_apart::<OnTensor, T>(&mut carry);
+        set_distinct::<OnTensor, T>(&mut carry);
         let (next, y) = f(&carry, &element(xs, at));
         carry = checked(&carry, next, "scan");
         all.push(y);
     }
-    set_apart::<OnTensor, T>(&mut carry);
+    set_distinct::<OnTensor, T>(&mut carry);
     let columns: Vec<Vec<Tensor>> = all.map_vec(leaves);
     let mut next = 0;
     let stacked = all[0].rebuild(&mut |_| {

@@ -13,7 +13,7 @@ mod repeat;
 
 pub use bounds::Bound;
 pub use branch::{Branch, branch};
-pub use carry::{Alike, Carry, Held, held, passing};
+pub use carry::{Carry, Held, SecondArm, held, passing};
 pub use flow::{Any, Either, Flow, GoesOn, HeldFlow, Vote, flow, held_flow, vote};
 pub(crate) use functional::scan_carries;
 pub use functional::{cond, fori_loop, scan, switch, while_loop};
@@ -53,7 +53,7 @@ impl Open {
     /// Returns the leaves of a value at a border of the region. Reports tensors that leaked out of another region.
     fn leaves<K: Carry<S>, S>(&self, name: &str, value: &S) -> Leaves {
         let mut leaves = Leaves::of::<K, _>(value);
-        self.tracer.check_kept(&mut leaves.tensors, name, self.location);
+        self.tracer.check_leaks(&mut leaves.tensors, name, self.location);
         leaves
     }
 
@@ -90,7 +90,7 @@ impl Drop for Open {
 
 /// Gives the tensors in a variable new identities if a tape is recording. As in a graph, a value after the border of a
 /// region then differs from the one before it. So gradients are added in the same order.
-pub(super) fn set_apart<K: Carry<S>, S>(variable: &mut S) {
+pub(super) fn set_distinct<K: Carry<S>, S>(variable: &mut S) {
     if K::ON_TENSOR && dispatch_mode() == DispatchMode::Tape {
         K::put(variable, &mut |it| match it.dtype().is_float() {
             true => distinct(it),

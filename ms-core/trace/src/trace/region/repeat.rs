@@ -21,7 +21,7 @@ use super::carry::{Carry, Held, Leaves};
 use super::flow::{Flow, HeldFlow, Rounds, Vote};
 use super::kind::{Condition, Decision, Kind, OnTensor};
 use super::reach::Reach;
-use super::{Open, blank, set_apart};
+use super::{Open, blank, set_distinct};
 use crate::trace::tracer::{Repeated, Suspended, Tracer};
 use ms_ir::MapVec;
 use ms_ir::error::{Code, Error};
@@ -268,7 +268,7 @@ impl<K: Kind> Repeat<K> {
     where
         K: Carry<S>,
     {
-        let Some(it) = &mut self.traced else { return set_apart::<K, S>(variable) };
+        let Some(it) = &mut self.traced else { return set_distinct::<K, S>(variable) };
         match it.phase {
             Phase::Condition => it.enter::<K, _>(held, variable),
             Phase::Body => it.restart::<K, _>(held, variable),
@@ -286,7 +286,7 @@ impl Traced {
 
     /// Adds a counter as the first variable of the loop.
     fn count(&mut self, bounds: &Bounds) {
-        self.open.tracer.check_kept(&mut bounds.tensors(), "the range", self.open.location);
+        self.open.tracer.check_leaks(&mut bounds.tensors(), "the range", self.open.location);
         let now = self.declare(&bounds.start, 1, None);
         self.counter = Some(Counter { bounds: bounds.clone(), now });
     }

@@ -9,7 +9,8 @@ use ms_ir::error::{Code, Error, Result, active_function};
 use ms_ir::{Node, Type, ValueId};
 use ms_ops::ops;
 use ms_ops::tensor::{
-    DType, DispatchMode, Dispatcher, Literal, OpCall, Outputs, Parameter, Scalar, Scan, Tensor, Traced, left_behind,
+    DType, DispatchMode, Dispatcher, Literal, OpCall, Outputs, Parameter, Scalar, Scan, Tensor, Traced,
+    leaked_from_region,
 };
 use smallvec::SmallVec;
 use std::any::Any;
@@ -114,7 +115,7 @@ impl Dispatcher for Tracer {
     }
 
     fn escape(&self, tensor: &Tensor) -> Option<Error> {
-        self.state.borrow().is_left_behind(tensor).then(|| left_behind("a tensor", &tensor.ty()))
+        self.state.borrow().is_leaked(tensor).then(|| leaked_from_region("a tensor", &tensor.ty()))
     }
 
     fn mode(&self) -> DispatchMode {

@@ -149,7 +149,7 @@ impl State {
 
     /// Returns whether the tensor is a handle of a completed region of this trace.
     #[inline]
-    pub fn is_left_behind(&self, tensor: &Tensor) -> bool {
+    pub fn is_leaked(&self, tensor: &Tensor) -> bool {
         let stamp = tensor.stamp();
         stamp != 0
             && !self.frames.iter().rev().any(|it| it.serial == stamp)

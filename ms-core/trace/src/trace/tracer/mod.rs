@@ -19,7 +19,7 @@ use ms_ir::MapVec;
 use ms_ir::error::{Error, Result, abandon};
 use ms_ir::{Graph, Node, Type, ValueId};
 use ms_ops::ops::{self, Control};
-use ms_ops::tensor::{Literal, LiveTrace, Parameter, Tensor, Traced, escaped, left_behind};
+use ms_ops::tensor::{Literal, LiveTrace, Parameter, Tensor, Traced, escaped, leaked_from_region};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
@@ -187,10 +187,10 @@ impl Tracer {
 
     /// Reports, at this location, those of `tensors` that leaked out of another region. `name` is the value that
     /// contains them.
-    pub fn check_kept(&self, tensors: &mut [Tensor], name: &str, location: &'static Location<'static>) {
+    pub fn check_leaks(&self, tensors: &mut [Tensor], name: &str, location: &'static Location<'static>) {
         for tensor in tensors.iter_mut().filter(|it| it.stamp() != 0 && !it.is_poisoned()) {
-            if self.state.borrow().is_left_behind(tensor) {
-                self.report(left_behind(&format!("the tensor of {name}"), &tensor.ty()).at(location));
+            if self.state.borrow().is_leaked(tensor) {
+                self.report(leaked_from_region(&format!("the tensor of {name}"), &tensor.ty()).at(location));
                 *tensor = self.poisoned(tensor.ty());
             }
         }
@@ -355,15 +355,15 @@ impl Tracer {
 
     /// Returns the value of `tensor` in the innermost graph.
     fn resolve(&self, state: &mut State, tensor: &Tensor) -> Result<ValueId> {
-        if state.is_left_behind(tensor) {
-            return Err(left_behind("a tensor", &tensor.ty()));
+        if state.is_leaked(tensor) {
+            return Err(leaked_from_region("a tensor", &tensor.ty()));
         }
         if let Some(traced) = tensor.as_traced() {
             let depth = state.frames.iter().position(|it| it.serial == traced.frame);
             return match depth {
                 Some(depth) if traced.trace == self.id() => Ok(state.import(depth, ValueId(traced.value))),
                 None if traced.trace == self.id() && state.regions.binary_search(&traced.frame).is_ok() => {
-                    Err(left_behind("a tensor", &tensor.ty()))
+                    Err(leaked_from_region("a tensor", &tensor.ty()))
                 }
                 _ => Err(escaped(traced)),
             };

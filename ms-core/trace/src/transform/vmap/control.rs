@@ -156,7 +156,7 @@ impl Batcher {
     fn scan(&self, node: &Node, at: &Loop, operands: &[Value]) -> Result<Vec<Value>> {
         let carries = at.carries;
         let count = at.is_counted().then(|| &operands[0]);
-        let operands: Vec<Value> = operands[at.first()..]
+        let operands: Vec<Value> = operands[at.first_carry()..]
             .iter()
             .enumerate()
             .map(|(i, it)| if at.elements().contains(&i) { rows(it) } else { it.clone() })
@@ -171,7 +171,7 @@ impl Batcher {
         })?;
         let mut inputs: Vec<Tensor> = count.map(|it| it.tensor.clone()).into_iter().chain(tensors(&operands)).collect();
         for i in (0..carries).filter(|&i| mapped[i]) {
-            inputs[at.first() + i] = self.spread(&operands[i])?;
+            inputs[at.first_carry() + i] = self.spread(&operands[i])?;
         }
         let outputs = emit(node, &Control::Loop(*at), &[body.graph], &inputs)?;
         let outputs = outputs.into_iter().zip(body.mapped).map(Value::new).enumerate();

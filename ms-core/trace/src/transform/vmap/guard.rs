@@ -25,7 +25,7 @@ pub(super) fn is_speculatable(graph: &Graph) -> bool {
 }
 
 /// Returns the mask of the lanes, `[lanes]`, broadcastable to values of a rank.
-pub(super) fn beside(mask: &Tensor, rank: usize) -> Tensor {
+pub(super) fn expand_mask(mask: &Tensor, rank: usize) -> Tensor {
     let dims: Dims = mask.dims().into_iter().chain(std::iter::repeat_n(Dim::new(1), rank - 1)).collect();
     ops::reshape(mask, dims)
 }
@@ -78,7 +78,7 @@ impl Batcher {
                 return it.clone();
             }
             let other = ops::stop_gradient(ops::wrapping::gather(&it.tensor, &lane, 0));
-            Value::new((ops::select(beside(active, ty.rank()), &it.tensor, other), true))
+            Value::new((ops::select(expand_mask(active, ty.rank()), &it.tensor, other), true))
         };
         operands.map_vec(protect)
     }
@@ -91,7 +91,7 @@ pub(super) fn chosen(mask: &Tensor, yes: Value, no: Value) -> Value {
         yes.tensor.clone()
     } else {
         let rank = ty.rank() + usize::from(!yes.mapped);
-        ops::select(beside(mask, rank), &yes.tensor, &no.tensor)
+        ops::select(expand_mask(mask, rank), &yes.tensor, &no.tensor)
     };
     let keeps = is_stack(&ty) || ty.dtype == DType::I64;
     let sides = keeps.then(|| Rc::new(Sides { mask: mask.clone(), each: [yes, no] }));

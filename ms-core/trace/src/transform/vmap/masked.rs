@@ -1,7 +1,7 @@
 //! Batches loops with a trip count that differs between lanes. They run until the last lane is done, and the carries of
 //! finished lanes remain unchanged.
 
-use super::guard::{beside, is_speculatable};
+use super::guard::{expand_mask, is_speculatable};
 use super::{Batcher, Value, build, emit, flags, tensors};
 use ms_ir::MapVec;
 use ms_ir::error::Result;
@@ -29,7 +29,7 @@ impl MaskedLoop<'_> {
     /// Returns the carries after an iteration. Those of the lanes outside the mask are unchanged.
     fn carried(&self, active: &Tensor, next: &[Value], held: &[Value]) -> Vec<Value> {
         let choose = |(next, held): (&Value, &Value)| {
-            let mask = beside(active, held.tensor.rank());
+            let mask = expand_mask(active, held.tensor.rank());
             Value::new((ops::select(mask, &next.tensor, &held.tensor), true))
         };
         next.iter().zip(held).map(choose).collect()

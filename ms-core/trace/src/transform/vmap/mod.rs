@@ -39,7 +39,7 @@ pub fn vmap(
 ) -> Result<Graph> {
     let graph = &*transformable(graph, IN_PARTS)?;
     let batcher = Batcher { size, regions: RefCell::default() };
-    let mapped: Vec<bool> = operands.iter().map(|&it| it == Lane::Own).collect();
+    let mapped: Vec<bool> = operands.iter().map(|&it| it == Lane::Mapped).collect();
     let types: Vec<Type> =
         graph.inputs().iter().zip(&mapped).map(|(&it, &mapped)| batcher.ty(graph.ty(it), mapped)).collect();
     trace::build_like(graph, &types, |inputs| {
@@ -48,8 +48,8 @@ pub fn vmap(
         let given = outputs.into_iter().zip(results).enumerate();
         given
             .map(|(at, (value, lane))| match lane {
-                Lane::Own => batcher.spread(&value),
-                Lane::Furthest if value.mapped && batcher.has_lanes() => Ok(ops::max(&value.tensor, 0)),
+                Lane::Mapped => batcher.spread(&value),
+                Lane::Max if value.mapped && batcher.has_lanes() => Ok(ops::max(&value.tensor, 0)),
                 Lane::Shared if value.mapped => Err(differs(graph, at, location)),
                 _ => Ok(value.tensor),
             })

@@ -63,8 +63,9 @@ fn check(graph: &Graph, operands: &[Operand], sizes: &[usize], context: &str) {
     let want = one_by_one(graph, operands, sizes, context);
     let mut mapped = graph.clone();
     for (level, &size) in sizes.iter().enumerate().rev() {
-        let lanes: Vec<Lane> = operands.iter().map(|it| if it.own[level] { Lane::Own } else { Lane::Shared }).collect();
-        let results = vec![Lane::Own; graph.outputs().len()];
+        let lanes: Vec<Lane> =
+            operands.iter().map(|it| if it.own[level] { Lane::Mapped } else { Lane::Shared }).collect();
+        let results = vec![Lane::Mapped; graph.outputs().len()];
         mapped = vmap(&mapped, size, &lanes, &results).unwrap_or_else(|it| panic!("{it}\n{context}\n{mapped}"));
     }
     let inputs: Vec<&Array> = operands.iter().map(|it| &it.array).collect();
@@ -161,13 +162,13 @@ fn composites_over_lanes_are_one_node() {
         let (_, one, parts) = CASES.iter().find(|it| it.0 == def.name()).expect("every composite has its cases");
         let ways = one.iter().map(|it| (it, true)).chain(parts.iter().map(|it| (it, false)));
         for (lanes, is_one) in ways {
-            let own: Vec<Lane> = lanes.chars().map(|it| if it == '1' { Lane::Own } else { Lane::Shared }).collect();
+            let own: Vec<Lane> = lanes.chars().map(|it| if it == '1' { Lane::Mapped } else { Lane::Shared }).collect();
             let samples = (def.samples)();
             let samples = samples.iter().filter(|it| it.inputs.len() == own.len());
             let mapped = samples.map(|sample| {
                 let types: Vec<Type> = sample.inputs.iter().map(|it| Type::of(it.dtype, &it.shape)).collect();
                 let graph = single(def, &sample.attrs, &types);
-                let results = vec![Lane::Own; graph.outputs().len()];
+                let results = vec![Lane::Mapped; graph.outputs().len()];
                 vmap(&graph, 3, &own, &results).unwrap_or_else(|it| panic!("{it}\n{graph}"))
             });
             let nodes: Vec<usize> =
@@ -232,7 +233,7 @@ fn calls_share_what_they_call() {
         }";
     check_text(text);
     let graph = parse_graph(text).expect("parses");
-    let mapped = vmap(&graph, 4, &[Lane::Own, Lane::Shared], &[Lane::Own]).expect("maps");
+    let mapped = vmap(&graph, 4, &[Lane::Mapped, Lane::Shared], &[Lane::Mapped]).expect("maps");
     let callees: Vec<_> = mapped.nodes().map(|it| it.1.regions[0].clone()).collect();
     assert!(std::sync::Arc::ptr_eq(&callees[0], &callees[1]));
 }
@@ -374,16 +375,16 @@ fn a_shared_result_is_the_same_for_all_lanes() {
     let text =
         "graph @main(%x: f64[], %y: f64[]) -> (f64[], f64[]) { %a = neg %x : f64[] %b = neg %y : f64[] return %a, %b }";
     let graph = parse_graph(text).expect("parses");
-    let lanes = [Lane::Own, Lane::Shared];
-    let mapped = vmap(&graph, 2, &lanes, &[Lane::Own, Lane::Shared]).expect("the second one is shared");
+    let lanes = [Lane::Mapped, Lane::Shared];
+    let mapped = vmap(&graph, 2, &lanes, &[Lane::Mapped, Lane::Shared]).expect("the second one is shared");
     let (x, y) = (f64s(&[2], &[1.0, 2.0]), f64s(&[], &[3.0]));
     assert_eq!(evaluate(&mapped, &[&x, &y], "")[1].shape(), [0usize; 0]);
-    let largest = vmap(&graph, 2, &lanes, &[Lane::Furthest, Lane::Furthest]).expect("the largest is one");
+    let largest = vmap(&graph, 2, &lanes, &[Lane::Max, Lane::Max]).expect("the largest is one");
     assert_eq!(
         evaluate(&largest, &[&x, &y], "")[0].on_host().expect("the elements are readable").scalars()[0].as_f64(),
         -1.0
     );
-    let error = vmap(&graph, 2, &lanes, &[Lane::Shared, Lane::Own]).expect_err("the lanes differ");
+    let error = vmap(&graph, 2, &lanes, &[Lane::Shared, Lane::Mapped]).expect_err("the lanes differ");
     assert_eq!(error.code(), Code::Mapped);
 }
 
@@ -429,8 +430,8 @@ fn derivatives_of_all_lanes_together_are_the_sums() {
         for own in ways(count) {
             let operands = at_points(points, &own, 5);
             let inputs: Vec<&Array> = operands.iter().map(|it| &it.array).collect();
-            let lanes: Vec<Lane> = own.iter().map(|&it| if it { Lane::Own } else { Lane::Shared }).collect();
-            let mapped = vmap(&graph, 5, &lanes, &[Lane::Own]).unwrap_or_else(|it| panic!("{name}: {it}"));
+            let lanes: Vec<Lane> = own.iter().map(|&it| if it { Lane::Mapped } else { Lane::Shared }).collect();
+            let mapped = vmap(&graph, 5, &lanes, &[Lane::Mapped]).unwrap_or_else(|it| panic!("{name}: {it}"));
             let all = value_and_grad(&mapped, &wrt, 1, false, true).unwrap_or_else(|it| panic!("{name}: {it}"));
             let got = evaluate(&all, &inputs, name);
             let want = one_by_one(&each, &operands, &[5], name);

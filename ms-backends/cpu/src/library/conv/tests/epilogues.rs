@@ -1,10 +1,10 @@
 //! Tests epilogues of convolutions, which run once on each element of the result.
 
 use crate::library::run_with;
-use ms_compile::exec::EpilogueWords;
+use ms_compile::exec::TileArguments;
 use ms_compile::lower::image_axes;
 use ms_ir::data::{Array, Attrs, Layout, Scalar, Type};
-use ms_ir::{Kernel, LoopWords};
+use ms_ir::{Kernel, LoopArguments};
 use ms_ops::ops;
 use ms_x64::KernelCode;
 use ms_x64::gemm::{Arithmetic, Epilogue};
@@ -57,7 +57,7 @@ pub fn negated(arithmetic: Arithmetic, attrs: &Attrs, inputs: [&Array; 2]) -> Op
         arguments.push(out.device_ptr() as u64);
         arguments.extend(&strides);
     }
-    let words = EpilogueWords { loops: LoopWords::of(&kernel), axes: axes.len(), result: None, by_rows: false };
+    let words = TileArguments { loops: LoopArguments::of(&kernel), axes: axes.len(), result: None, by_rows: false };
     let code = Negate { loops: axes.len(), size };
     let to = std::slice::from_ref(&out);
     let epilogue = Epilogue { code: &code, arguments: &arguments, words };

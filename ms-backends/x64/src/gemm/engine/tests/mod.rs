@@ -14,8 +14,8 @@ use crate::gemm::{Epilogue, Results, run_on};
 use crate::interp::Interpreted;
 use crate::isa::Isa;
 use ms_ir::data::{Array, DType, Scalar};
-use ms_ir::{Contraction, ContractionRanks, ContractionTypes, Kernel, LoopWords, Precision};
-use ms_ir::{ContractionOperand, EpilogueWords};
+use ms_ir::{Contraction, ContractionRanks, ContractionTypes, Kernel, LoopArguments, Precision};
+use ms_ir::{ContractionOperand, TileArguments};
 
 /// Returns the contraction of `[batch.., m, k]` and `[batch.., k, n]` to `out`.
 fn contraction(precision: Precision, [a, b, out]: [&Array; 3]) -> Contraction {
@@ -27,7 +27,7 @@ fn contraction(precision: Precision, [a, b, out]: [&Array; 3]) -> Contraction {
 
 /// Returns the operands of a contraction, with their storage, which a parameter may hold.
 fn operands<'a>([a, b]: [&'a Array; 2]) -> [ContractionOperand<'a>; 2] {
-    [a, b].map(|it| ContractionOperand { address: it.device_ptr() as u64, held: Some(it.storage()) })
+    [a, b].map(|it| ContractionOperand { address: it.device_ptr() as u64, parameter_storage: Some(it.storage()) })
 }
 
 /// Multiplies into `out`: on a forced engine in any size, or on the engine that a program would choose.
@@ -63,7 +63,7 @@ fn doubled(engine: Engine, precision: Precision, a: &Array, b: &Array, dtype: DT
     let out = Array::full(&[m, n], Scalar::Int(1), dtype);
     let size = dtype.size() as u64;
     let arguments = [m as u64, n as u64, 0, 0, 0, out.device_ptr() as u64, n as u64 * size, size];
-    let words = EpilogueWords { loops: LoopWords::of(&kernel), axes: 2, result: Some(2), by_rows };
+    let words = TileArguments { loops: LoopArguments::of(&kernel), axes: 2, result: Some(2), by_rows };
     let code = Interpreted::new(kernel);
     let contraction = contraction(precision, [a, b, &out]);
     let epilogues = [Epilogue { code: &code, arguments: &arguments, words }];

@@ -3,11 +3,11 @@
 use super::Loader;
 use crate::exec::runner::check::malformed;
 use crate::exec::runner::program;
-use crate::exec::{Driver, EpilogueWords};
+use crate::exec::{Driver, TileArguments};
 use crate::lower::{Epilogue, EpilogueLoops, KernelCall, View, image_axes};
 use ms_ir::data::Layout;
 use ms_ir::error::Result;
-use ms_ir::{Contraction, LaneAxis, LoopWords, Param, Role, StrideClass};
+use ms_ir::{Contraction, LaneAxis, LoopArguments, Param, Role, StrideClass};
 use smallvec::SmallVec;
 
 impl<D: Driver> Loader<'_, D> {
@@ -37,7 +37,7 @@ impl<D: Driver> Loader<'_, D> {
                 (EpilogueLoops::rows(contraction), None, self.kernel_block(kernel, &extents, args, None)?)
             }
         };
-        let words = EpilogueWords { loops: LoopWords::of(kernel), axes, result, by_rows };
+        let words = TileArguments { loops: LoopArguments::of(kernel), axes, result, by_rows };
         Ok(program::Epilogue { code: code.clone(), block, words })
     }
 
@@ -63,7 +63,8 @@ impl<D: Driver> Loader<'_, D> {
             }
         }
         let block = self.kernel_block(kernel, extents, args, None)?;
-        let words = EpilogueWords { loops: LoopWords::of(kernel), axes: extents.len(), result: None, by_rows: false };
+        let words =
+            TileArguments { loops: LoopArguments::of(kernel), axes: extents.len(), result: None, by_rows: false };
         Ok(program::Epilogue { code: code.clone(), block, words })
     }
 }

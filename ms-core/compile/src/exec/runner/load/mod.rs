@@ -5,12 +5,12 @@ mod epilogues;
 use super::check::{Checker, malformed};
 use super::copied::copied;
 use super::program::{
-    CarryWords, Chain, Cycle, OperandWord, Patch, PlacedView, Program, Repeated, Routine, Series, Step, Trips,
+    CarryWords, Chain, Cycle, OperandWord, Patch, PlacedView, Program, Repeated, Routine, Series, Step, TripCount,
 };
 use crate::exec::{Accepted, Check, Driver, LibraryCall};
 use crate::lower::{
-    self, Argument, BufferId, ContractionResult, ContractionStep, IndexedAxis, KernelCall, KernelId, Loop, NextCarry,
-    Place, Plan, PlanStep, Repeat, Span, View, is_stack, value_bytes,
+    self, Argument, BufferId, BufferLocation, ContractionResult, ContractionStep, IndexedAxis, KernelCall, KernelId,
+    Loop, NextCarry, Plan, PlanStep, Repeat, Span, View, is_stack, value_bytes,
 };
 use ms_ir::MapVec;
 use ms_ir::data::{Array, Layout, MemorySpace, StreamKind, Type, with_stream};
@@ -95,7 +95,7 @@ fn opens_stacks<K>(step: &Step<K>, routines: &[Routine<K>]) -> bool {
         | Step::Check { .. } => false,
         Step::Call { routine, .. } => open(*routine),
         Step::Branch { routines, .. } => routines.iter().any(|&it| open(it)),
-        Step::Loop(it) => open(it.body) || (!it.series.is_empty() && !matches!(it.trips, Trips::Times { .. })),
+        Step::Loop(it) => open(it.body) || (!it.series.is_empty() && !matches!(it.trips, TripCount::Fixed { .. })),
     }
 }
 
@@ -136,7 +136,7 @@ impl<'a, D: Driver> Loader<'a, D> {
                 Ok(Step::Copy { code, words, pairs })
             }
             PlanStep::Kernels(calls) => {
-                self.check.check_apart(calls)?;
+                self.check.check_independent(calls)?;
                 let mut block = |KernelCall { kernel, extents, args }: &KernelCall| {
                     let (kernel, code) = self.kernel(*kernel)?;
                     Ok((code, self.kernel_block(kernel, extents, args, None)?, extents.len()))
@@ -204,17 +204,17 @@ impl<'a, D: Driver> Loader<'a, D> {
         found.ok_or_else(|| malformed("a step names a kernel that is not there"))
     }
 
-    /// Adds the argument block of a kernel call and checks that its arguments fit. `apart` is the param that is not a
-    /// buffer, if there is one: its number and byte strides.
+    /// Adds the argument block of a kernel call and checks that its arguments fit. `tile_param` is the param that is
+    /// not a buffer, if there is one: its number and byte strides.
     fn kernel_block(
         &mut self,
         kernel: &Kernel,
         extents: &[usize],
         args: &[Argument],
-        apart: Option<(usize, &[i64])>,
+        tile_param: Option<(usize, &[i64])>,
     ) -> Result<Range<usize>> {
         let loops = kernel.loops();
-        let count = args.len() + usize::from(apart.is_some());
+        let count = args.len() + usize::from(tile_param.is_some());
         if extents.len() != loops || count != kernel.params.len() || !kernel.takes(extents) {
             return Err(malformed("a call fits its kernel"));
         }
@@ -222,7 +222,7 @@ impl<'a, D: Driver> Loader<'a, D> {
         self.words.template.extend(extents.iter().map(|&it| it as u64));
         let mut rest = args.iter();
         for (at, param) in kernel.params.iter().enumerate() {
-            let strides = match apart.filter(|it| it.0 == at) {
+            let strides = match tile_param.filter(|it| it.0 == at) {
                 Some((_, strides)) => {
                     self.words.template.push(0);
                     strides
@@ -261,7 +261,7 @@ impl<'a, D: Driver> Loader<'a, D> {
         let ContractionStep { contraction, a, b, result } = step;
         let mut add = |operand, span: &Span| {
             self.check.check_operand(contraction, operand, span)?;
-            let is_input = matches!(self.check.buffer(span.buffer)?.place, Place::Input(_));
+            let is_input = matches!(self.check.buffer(span.buffer)?.place, BufferLocation::Input(_));
             let word = self.next_word();
             self.push_address(span.buffer, span.offset)?;
             Ok(OperandWord { word, is_input })
@@ -313,7 +313,7 @@ impl<'a, D: Driver> Loader<'a, D> {
         let (chains, cycles) = self.chains(step, &heads, inputs, outputs)?;
         let count = match step.repeat {
             Repeat::While { .. } | Repeat::Counted { .. } => None,
-            Repeat::Times { count, .. } => Some(count),
+            Repeat::Fixed { count, .. } => Some(count),
         };
         let trips = match &step.repeat {
             Repeat::While { first, next, count } => {
@@ -321,10 +321,12 @@ impl<'a, D: Driver> Loader<'a, D> {
                     return Err(malformed("a loop's body ends with the condition"));
                 }
                 let count = count.as_ref().map(|it| self.address(it, 8)).transpose()?;
-                Trips::While { first: self.address(first, 1)?, next: self.address(next, 1)?, count }
+                TripCount::While { first: self.address(first, 1)?, next: self.address(next, 1)?, count }
             }
-            &Repeat::Times { count, reverse } => Trips::Times { count, reverse },
-            Repeat::Counted { count, reverse } => Trips::Counted { count: self.address(count, 8)?, reverse: *reverse },
+            &Repeat::Fixed { count, reverse } => TripCount::Fixed { count, reverse },
+            Repeat::Counted { count, reverse } => {
+                TripCount::Counted { count: self.address(count, 8)?, reverse: *reverse }
+            }
         };
         let mut series = |spans: &[Span], rows: &[usize]| {
             let place = |(span, &row_bytes): (&Span, &usize)| {
@@ -401,7 +403,7 @@ impl<'a, D: Driver> Loader<'a, D> {
             let spare = if updated { None } else { spares.next() };
             let places: SmallVec<[&Span; 3]> =
                 carries.iter().map(|&it| &step.carries[it].result).chain(spare).collect();
-            let mut known = SmallVec::<[(Place, usize); 3]>::new();
+            let mut known = SmallVec::<[(BufferLocation, usize); 3]>::new();
             for span in &places {
                 let place = (self.check.buffer(span.buffer)?.place, span.offset);
                 if known.contains(&place) || bytes != inputs[head] {
@@ -444,7 +446,7 @@ impl<'a, D: Driver> Loader<'a, D> {
         self.check.check_view(view)?;
         let place = self.check.buffer(view.buffer)?.place;
         let first = match place {
-            Place::Arena(at) => (self.base + at) / view.dtype.size(),
+            BufferLocation::Arena(at) => (self.base + at) / view.dtype.size(),
             _ => 0,
         };
         let (shape, strides) = (view.layout.shape().into(), view.layout.strides().into());
@@ -457,11 +459,11 @@ impl<'a, D: Driver> Loader<'a, D> {
         let inputs = self.check.routine.inputs.len() as u32;
         let mut known = 0;
         match self.check.buffer(buffer)?.place {
-            Place::Constant(i) => known = self.constants[i as usize].device_ptr() as u64 + offset as u64,
-            Place::Arena(at) => self.words.arena_words.push((word, self.base + at + offset)),
-            Place::Input(i) => self.patches.push(Patch { word, arg: i, offset }),
-            Place::Output(i) => self.patches.push(Patch { word, arg: inputs + i, offset }),
-            Place::Position => known = offset as u64,
+            BufferLocation::Constant(i) => known = self.constants[i as usize].device_ptr() as u64 + offset as u64,
+            BufferLocation::Arena(at) => self.words.arena_words.push((word, self.base + at + offset)),
+            BufferLocation::Input(i) => self.patches.push(Patch { word, arg: i, offset }),
+            BufferLocation::Output(i) => self.patches.push(Patch { word, arg: inputs + i, offset }),
+            BufferLocation::Position => known = offset as u64,
         }
         self.words.template.push(known);
         Ok(())

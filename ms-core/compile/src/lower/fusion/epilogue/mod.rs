@@ -11,8 +11,8 @@
 
 mod rows;
 
-use crate::lower::fusion::domain::{Domain, Part};
-use crate::lower::fusion::group::{Group, Groups, operand_part, result_part};
+use crate::lower::fusion::domain::{AxisSet, Domain};
+use crate::lower::fusion::group::{Group, Groups, operand_axes, result_axes};
 use crate::lower::plan::image_axes;
 use crate::lower::rewrites::flat::{Access, Flat, Kind, NodeIndex, ValueIndex};
 use crate::target::Target;
@@ -37,7 +37,7 @@ pub(in crate::lower) fn attach(flat: &Flat, groups: &mut Groups, target: &Target
         return;
     }
     let readers = rows::readers(flat, groups);
-    found.iter_mut().for_each(|it| search.add_behind(it, &readers));
+    found.iter_mut().for_each(|it| search.add_chained(it, &readers));
     let mut list: Vec<Vec<Group>> = std::mem::take(&mut groups.list).into_iter().map(|it| vec![it]).collect();
     for Found { op, epilogues, at } in found {
         list[groups.of[op].expect("an op with a result is a step")].clear();
@@ -265,7 +265,7 @@ struct Read<'a> {
 impl Read<'_> {
     /// Returns whether the read is of the current element of a row-major value.
     fn is_own_element(&self, flat: &Flat, domain: &Domain) -> bool {
-        let is_dense = || result_part(flat, self.value, domain).is_some_and(|it| *self.strides == domain.dense(it));
+        let is_dense = || result_axes(flat, self.value, domain).is_some_and(|it| *self.strides == domain.dense(it));
         !self.is_positional && self.layout.offset() == 0 && is_dense()
     }
 }
@@ -280,14 +280,14 @@ fn fits(flat: &Flat, nodes: &[NodeIndex], domain: &Domain, may_read: impl Fn(&Re
         let is_member = match node.kind {
             Kind::Map(_) | Kind::Copy | Kind::Gather { .. } => true,
             // An index along its axes follows from the loop indices only if no loop covers several axes.
-            Kind::Generate(_) => !domain.is_reduced() && domain.refine(Part::All, shape).as_ref() == Some(domain),
+            Kind::Generate(_) => !domain.is_reduced() && domain.refine(AxisSet::All, shape).as_ref() == Some(domain),
             Kind::Reduce(rule) => {
-                let row = domain.numel(Part::All) / domain.numel(Part::Kept).max(1);
+                let row = domain.numel(AxisSet::All) / domain.numel(AxisSet::NotReduced).max(1);
                 domain.is_reduced() && reduces_rows(node.inputs[0].layout.shape(), &(rule.axes)(&node.attrs), row)
             }
             _ => false,
         };
-        let Some(part) = operand_part(flat, node, domain) else { return false };
+        let Some(part) = operand_axes(flat, node, domain) else { return false };
         let is_read = |(at, access): (usize, &Access)| {
             let Some(value) = access.value() else { return true };
             let Some(strides) = domain.walk(part, &access.layout) else { return false };

@@ -5,7 +5,7 @@
 //! reads no other rows. The same kernel in a separate step computes equal values.
 
 use super::{Epilogue, Found, Read, Search, fits};
-use crate::lower::fusion::domain::{Domain, Part};
+use crate::lower::fusion::domain::{AxisSet, Domain};
 use crate::lower::fusion::group::Groups;
 use crate::lower::plan::EpilogueLoops;
 use crate::lower::rewrites::flat::{Flat, Kind, NodeIndex};
@@ -29,7 +29,7 @@ pub(in crate::lower) fn readers(flat: &Flat, groups: &Groups) -> Vec<Vec<usize>>
 
 impl Search<'_> {
     /// Adds the groups that can be chained after the epilogues of a contraction.
-    pub(in crate::lower) fn add_behind(&mut self, found: &mut Found, readers: &[Vec<usize>]) {
+    pub(in crate::lower) fn add_chained(&mut self, found: &mut Found, readers: &[Vec<usize>]) {
         let Self { flat, groups, target, .. } = *self;
         if !matches!(flat.nodes[found.op].kind, Kind::Contraction(_)) {
             return;
@@ -79,9 +79,9 @@ impl Search<'_> {
         let mut shape: Shape =
             contraction.axes_of(2).take(EpilogueLoops::rows(contraction)).map(|it| it.size).collect();
         let (rows, count) = (shape.len(), shape.iter().product::<usize>());
-        let columns = own.numel(Part::All).checked_div(count)?;
+        let columns = own.numel(AxisSet::All).checked_div(count)?;
         shape.push(columns);
-        let domain = own.refine(Part::All, &shape)?;
+        let domain = own.refine(AxisSet::All, &shape)?;
         let is_row = |(axis, &size): (usize, &usize)| domain.axes().get(axis).is_some_and(|it| it.size == size);
         if !shape[..rows].iter().enumerate().all(is_row) {
             return None;

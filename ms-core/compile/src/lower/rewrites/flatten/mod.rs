@@ -212,7 +212,7 @@ impl Flatten<'_> {
                 self.push(graph, node, Kind::Slices(node.op), inputs)
             }
             Lowering::Library
-            | Lowering::OfImages(_)
+            | Lowering::Spatial(_)
             | Lowering::Update
             | Lowering::Check(_)
             | Lowering::Slices(_)

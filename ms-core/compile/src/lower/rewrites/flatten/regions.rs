@@ -4,7 +4,9 @@ use super::Flatten;
 use crate::lower::fusion::iteration::{computed, may_be_kernel, next_carries};
 use crate::lower::plan::routines::Key;
 use crate::lower::plan::{NextCarry, Reuse, RoutineId, is_stack};
-use crate::lower::rewrites::flat::{Access, Accesses, Kind, Origin, Region, RegionLoop, Repetition, Trips, Updated};
+use crate::lower::rewrites::flat::{
+    Access, Accesses, Kind, Origin, Region, RegionLoop, Repetition, TripCount, Updated,
+};
 use ms_ir::data::{DType, Shape};
 use ms_ir::error::{Code, Error, Result};
 use ms_ir::op::{Control, Loop};
@@ -80,7 +82,7 @@ impl Flatten<'_> {
         let mut operands = self.graph(condition, inputs.clone())?;
         operands.truncate(1);
         operands.extend(inputs);
-        let trips = Trips::While { counted: series > 0 };
+        let trips = TripCount::While { counted: series > 0 };
         self.push_loop(graph, node, RegionLoop { body: repeated, trips, next, sequences: 0, series }, operands)
     }
 
@@ -89,8 +91,8 @@ impl Flatten<'_> {
         let body = &node.regions[0];
         let (repeated, next) = self.iteration(body, None, carries);
         let trips = match at.length() {
-            Some(count) => Trips::Times { count, reverse: at.reverse() },
-            None => Trips::Counted { reverse: at.reverse() },
+            Some(count) => TripCount::Fixed { count, reverse: at.reverse() },
+            None => TripCount::Counted { reverse: at.reverse() },
         };
         let series = body.outputs().len() - carries;
         self.push_loop(graph, node, RegionLoop { body: repeated, trips, next, sequences, series }, inputs)
@@ -118,7 +120,7 @@ impl Flatten<'_> {
     fn push_loop(&mut self, graph: &Graph, node: &Node, region: RegionLoop, inputs: Accesses) -> Result<Accesses> {
         let heads = computed(&region.next).filter(|&it| region.next[it] == NextCarry::Computed);
         let heads: SmallVec<[usize; 4]> = heads.collect();
-        let condition = matches!(region.trips, Trips::While { .. }).then(|| (DType::Bool, Shape::new()));
+        let condition = matches!(region.trips, TripCount::While { .. }).then(|| (DType::Bool, Shape::new()));
         let results = self.push_region(graph, node, Region::Loop(region), inputs)?;
         let index = self.flat.nodes.len() - 1;
         let spares = heads.into_iter().map(|it| {

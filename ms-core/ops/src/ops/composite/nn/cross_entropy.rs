@@ -47,7 +47,7 @@ composite! {
     CROSS_ENTROPY = 840: "cross_entropy", CrossEntropyAttrs::DECLARED;
     body cross_entropy_body;
     derivative Derivative::Rule(cross_entropy_gradients), finite: false;
-    effects Effects::REFUSES;
+    effects Effects::MAY_FAIL;
     batching Batching::Partial(over_lanes);
     samples samples;
 }
@@ -64,7 +64,7 @@ composite! {
         let options = CrossEntropy::of_node(it.attrs, &it.inputs.iter().collect::<Vec<_>>());
         loss_gradients(it, &Terms::of("nll_loss", &options, &it.inputs[0], &it.inputs[1]), 1)
     }), finite: false;
-    effects Effects::REFUSES;
+    effects Effects::MAY_FAIL;
     batching Batching::Partial(over_lanes);
     samples samples;
 }
@@ -278,7 +278,7 @@ impl<'a> Terms<'a> {
     }
 
     /// Aligns one number per example with the logarithms.
-    fn beside(&self, x: Tensor) -> Tensor {
+    fn align_with_logs(&self, x: Tensor) -> Tensor {
         if x.rank() == 0 { x } else { expand_dims(x, self.axis) }
     }
 
@@ -288,7 +288,7 @@ impl<'a> Terms<'a> {
         let [g, to_total] = of;
         let through = g.zip(total).map(|(g, total)| -(g * loss / total));
         let to_total = through.into_iter().chain(to_total.cloned()).reduce(|a, b| a + b);
-        let each = g.map(|g| self.beside(self.counted(self.each(g, total))));
+        let each = g.map(|g| self.align_with_logs(self.counted(self.each(g, total))));
         let smoothing = self.options.label_smoothing;
         let to_weighted = each.as_ref().map(|each| match &self.target {
             Target::Distributions(target) => -(each * target),
@@ -303,7 +303,7 @@ impl<'a> Terms<'a> {
         };
         let by_share = match (&self.target, to_total) {
             (Target::Classes { hit, .. }, Some(to_total)) => {
-                Some(select(hit, self.beside(self.counted(to_total)), 0.0))
+                Some(select(hit, self.align_with_logs(self.counted(to_total)), 0.0))
             }
             _ => None,
         };

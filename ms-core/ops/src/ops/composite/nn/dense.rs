@@ -15,7 +15,7 @@ composite! {
     body product;
     derivative Derivative::Rule(|it| gradients(it.cotangent(), it.inputs, it.needs)), finite: true;
     // The product accumulates in f32. A cast of the weight would take longer than a product with few rows.
-    inner Inner::Own;
+    inner Inner::OperandDtype;
     batching Batching::Partial(|it| it.only_first().then(|| it.apply(it.attrs, it.inputs)));
     samples || {
         let of = |dtype, shapes: &[&[usize]]| {

@@ -33,9 +33,9 @@ composite! {
         let masked = trained(it.attrs, index).map(|trained| select(trained, g, 0.0));
         rows_read(&it.inputs[0], 0, index, masked.as_ref().unwrap_or(g))
     }), finite: true;
-    effects Effects::REFUSES;
+    effects Effects::MAY_FAIL;
     // Rows are copied, without arithmetic.
-    inner Inner::Own;
+    inner Inner::OperandDtype;
     batching Batching::Partial(|it| (!it.mapped[0]).then(|| it.apply(it.attrs, it.inputs)));
     samples || {
         let of = |dtype, index: DType, padded: bool| {

@@ -13,7 +13,7 @@ impl Formula {
     /// The gradient is appended as another operand, of the kind of the result. Returns `None` if the derivative is zero
     /// everywhere.
     pub fn derivative(&self, operand: usize) -> Option<Self> {
-        let (mut out, slope) = self.slope_beside(operand, self.kind())?;
+        let (mut out, slope) = self.derivative_with_operand(operand, self.kind())?;
         let gradient = out.operand(self.operands.len());
         let product = out.mul(gradient, slope);
         let product = out.cast(self.operands[operand], product);
@@ -22,12 +22,12 @@ impl Formula {
 
     /// Returns the derivative with respect to an operand, of the kind of the result; `None` if it is zero everywhere.
     pub fn slope(&self, operand: usize) -> Option<Self> {
-        let (out, slope) = self.slope_beside(operand, None)?;
+        let (out, slope) = self.derivative_with_operand(operand, None)?;
         Some(out.finish(slope))
     }
 
     /// Builds the derivative in a copy of the formula that may have one more operand.
-    fn slope_beside(&self, operand: usize, more: Option<Kind>) -> Option<(Builder, ValueId)> {
+    fn derivative_with_operand(&self, operand: usize, more: Option<Kind>) -> Option<(Builder, ValueId)> {
         let (kind, result) = (self.operands[operand], self.kind()?);
         if !kind.is_float() || !result.is_float() {
             return None;

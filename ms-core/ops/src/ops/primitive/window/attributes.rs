@@ -1,6 +1,6 @@
 //! The attributes of convolutions, which their three ops share.
 
-use super::{MOST_DILATED, Window};
+use super::{MAX_DILATION, Window};
 use crate::ops::Extent;
 use crate::tensor::{AttrRange, Attrs, Dim};
 
@@ -8,7 +8,7 @@ attributes! {
     /// The attributes of [`CONV`](crate::ops::CONV); the attributes of its gradients begin with them.
     pub struct ConvAttrs {
         stride: [i64] where 0..=AttrRange::FACTOR,
-        dilation: [i64] where 0..=MOST_DILATED,
+        dilation: [i64] where 0..=MAX_DILATION,
         before: [i64] where 0..=AttrRange::FACTOR,
         after: [i64] where 0..=AttrRange::FACTOR,
         groups: usize,
@@ -19,7 +19,7 @@ attributes! {
     /// The attributes of the gradients of [`CONV`](crate::ops::CONV), which also have the spatial sizes of the result.
     pub(in crate::ops) struct ConvGradAttrs {
         stride: [i64] where 0..=AttrRange::FACTOR,
-        dilation: [i64] where 0..=MOST_DILATED,
+        dilation: [i64] where 0..=MAX_DILATION,
         before: [i64] where 0..=AttrRange::FACTOR,
         after: [i64] where 0..=AttrRange::FACTOR,
         groups: usize,

@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 
 /// The maximum dilation in attributes. It bounds the search for windows without elements, which visits up to this many
 /// windows.
-pub(in crate::ops) const MOST_DILATED: i64 = 1 << 20;
+pub(in crate::ops) const MAX_DILATION: i64 = 1 << 20;
 
 /// A value for each axis of windows: at most three spatial axes and, in NHWC order, the channels. Shorter lists are
 /// padded in front.

@@ -83,7 +83,7 @@ impl PoolOptions {
         };
         let counts = match self.ceil_mode {
             false => window.counts(sizes, &self.kernel)?,
-            true => self.counts_hanging_over(&window, sizes)?,
+            true => self.ceil_mode_counts(&window, sizes)?,
         };
         for axis in 0..sizes.len() {
             let reach = self.reach(axis);
@@ -97,7 +97,7 @@ impl PoolOptions {
 
     /// Counts the windows in ceil mode, which start at an element or in the padding before. The first one that reaches
     /// the end is the last.
-    fn counts_hanging_over(&self, window: &Window, sizes: &[Dim]) -> Result<Dims> {
+    fn ceil_mode_counts(&self, window: &Window, sizes: &[Dim]) -> Result<Dims> {
         window.check_entries(sizes.len(), &self.kernel)?;
         let count = |axis: usize| {
             let (stride, before) = (self.stride[axis], self.padding[axis]);

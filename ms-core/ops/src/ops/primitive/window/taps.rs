@@ -3,7 +3,7 @@
 
 use super::Window;
 use crate::ops::primitive::contract::contract;
-use crate::ops::primitive::windows::{fold, windows};
+use crate::ops::primitive::windows::{col2im, windows};
 use crate::ops::{AxisOrder, ConvAttrs, ConvGradAttrs, PadMode, broadcast_to, cast, pad, permute, reshape};
 use crate::tensor::{Attrs, Dim, Dims, Scalar, Shape, Tensor};
 use std::iter::once;
@@ -41,7 +41,7 @@ fn repeated(x: &Tensor, size: Dim) -> Tensor {
 
 /// Views the elements of an image under windows: `[n, g, c / g, windows.., taps..]` or `[n, windows.., g, c / g,
 /// taps..]`.
-fn patches(x: &Tensor, kernel: &[usize], window: &Window, groups: usize, order: AxisOrder) -> Tensor {
+fn im2col(x: &Tensor, kernel: &[usize], window: &Window, groups: usize, order: AxisOrder) -> Tensor {
     let (rank, first) = (x.rank(), order.spatial());
     let mut pads = vec![(0, 0); rank];
     for axis in 0..kernel.len() {
@@ -66,7 +66,7 @@ pub(in crate::ops) fn forward(attrs: &Attrs, inputs: &[&Tensor], order: AxisOrde
     let (x, w, at) = (inputs[0], inputs[1], ConvAttrs::of(attrs));
     let (kernel, groups) = (kernel_of(w), at.groups());
     let (s, w) = (kernel.len(), split(w, 0, groups));
-    let patches = patches(x, &kernel, &at.window(), groups, order);
+    let patches = im2col(x, &kernel, &at.window(), groups, order);
     match order {
         AxisOrder::ChannelsFirst => {
             let patches = permuted(&patches, run(0, 3).chain(run(3 + s, s)).chain(run(3, s)));
@@ -93,12 +93,12 @@ pub(in crate::ops) fn input_grad(attrs: &Attrs, inputs: &[&Tensor], order: AxisO
         AxisOrder::ChannelsFirst => {
             let w = permuted(&w, [0, 2].into_iter().chain(run(3, s)).chain([1]));
             let terms = contract(&repeated(&w, g.dims()[0]), &g, 2, 1);
-            merged(&fold(&terms, 3 + s, 3, &kernel, &at.window(), &sizes), 1)
+            merged(&col2im(&terms, 3 + s, 3, &kernel, &at.window(), &sizes), 1)
         }
         AxisOrder::ChannelsLast => {
             let g = permuted(&g, once(1 + s).chain(run(0, 1 + s)).chain([2 + s]));
             let w = permuted(&w, [0, 1].into_iter().chain(run(3, s)).chain([2]));
-            let sum = fold(&contract(&g, &w, 1, 1), 2, 2 + s, &kernel, &at.window(), &sizes);
+            let sum = col2im(&contract(&g, &w, 1, 1), 2, 2 + s, &kernel, &at.window(), &sizes);
             merged(&permuted(&sum, run(1, 1 + s).chain([0, 2 + s])), 1 + s)
         }
     };
@@ -110,7 +110,7 @@ pub(in crate::ops) fn weight_grad(attrs: &Attrs, inputs: &[&Tensor], order: Axis
     let (x, g, at) = (inputs[0], inputs[1], ConvAttrs::of(attrs));
     let (kernel, groups) = (ConvGradAttrs::of(attrs).sizes().sizes(), at.groups());
     let s = kernel.len();
-    let patches = patches(x, &kernel, &at.window(), groups, order);
+    let patches = im2col(x, &kernel, &at.window(), groups, order);
     let g = split(g, order.channels(g.rank()), groups);
     let (g, patches) = match order {
         AxisOrder::ChannelsFirst => (

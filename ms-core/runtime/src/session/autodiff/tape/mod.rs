@@ -1,14 +1,15 @@
 //! Implements the eager tape: executes and records ops, so that gradients can be pulled back through them.
 
 mod entry;
+mod hidden;
 mod record;
-mod steps;
 
 pub use record::Record;
 
 use crate::session::call::compiled::{Compiled, Hiding};
 use crate::session::eager::in_composite;
 use entry::{CallEntry, CopyEntry, Recorded};
+use hidden::HiddenValues;
 use ms_ir::MapVec;
 use ms_ir::error::Result;
 use ms_ops::ops;
@@ -16,7 +17,7 @@ use ms_ops::tensor::{
     DType, DispatchMode, Dispatcher, Eagerly, OpCall, Outputs, Parameter, Scalar, SlotId, Tensor, current_dispatcher,
     with_dispatcher,
 };
-use ms_trace::transform::{Residual, RuleEntry, Slot, Step};
+use ms_trace::transform::{Residual, RuleEntry, Slot, StepFunction};
 use record::{BackwardSlot, NumbersRead};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -26,7 +27,6 @@ use std::ops::Range;
 use std::panic::Location;
 use std::rc::Rc;
 use std::sync::Arc;
-use steps::Steps;
 
 /// Executes ops through the dispatcher below it, and records those that depend on watched tensors.
 pub struct Tape {
@@ -47,7 +47,7 @@ struct State {
     backward_reads: Vec<Parameter>,
     reads: Vec<NumbersRead>,
     /// Values that depend on watched ones through step functions.
-    behind: Steps,
+    hidden: HiddenValues,
     next: Slot,
 }
 
@@ -65,23 +65,23 @@ impl State {
             self.slots.insert(alias.identity(), slot);
             self.kept.push(alias.clone());
         }
-        self.behind.alias(tensor, alias);
+        self.hidden.alias(tensor, alias);
     }
 
     /// Records which results of an op depend on watched values through step functions. If `is_step`, the op itself is
     /// one to its results without a slot; all results inherit such dependences from its operands.
     fn hide(&mut self, call: &OpCall<'_>, results: &[Tensor], slots: &[Option<Slot>], is_step: bool) {
-        let hidden = self.behind.among(call.inputs.iter().copied());
+        let hidden = self.hidden.among(call.inputs.iter().copied());
         let slots: SmallVec<[Slot; 2]> = slots.iter().flatten().copied().filter(|_| is_step).collect();
-        if slots.is_empty() && hidden.is_empty() || ops::hides(call.op) {
+        if slots.is_empty() && hidden.is_empty() || ops::blocks_gradients(call.op) {
             return;
         }
-        let step = (!slots.is_empty()).then_some(Step { op: call.op, location: Some(call.location) });
-        let Some(behind) = self.behind.add(step, slots, &hidden) else { return };
+        let step = (!slots.is_empty()).then_some(StepFunction { op: call.op, location: Some(call.location) });
+        let Some(id) = self.hidden.add(step, slots, &hidden) else { return };
         for it in results {
             match self.slot(it) {
-                Some(slot) => self.behind.pass(slot, &hidden),
-                None => self.behind.name(it, behind),
+                Some(slot) => self.hidden.pass(slot, &hidden),
+                None => self.hidden.name(it, id),
             }
         }
     }
@@ -89,20 +89,20 @@ impl State {
     /// Records the results of a compiled graph that depend on watched values through step functions, inside it or
     /// outside.
     fn pass_call(&mut self, inputs: &[Tensor], sources: &[Option<Slot>], hiding: &Hiding, outputs: &[Tensor]) {
-        let outside = self.behind.among(inputs);
-        let mut behind = |steps: &[Option<Step>]| {
+        let outside = self.hidden.among(inputs);
+        let mut hidden = |steps: &[Option<StepFunction>]| {
             let mut hidden = outside.clone();
             for (step, slot) in steps.iter().zip(sources).filter_map(|(step, slot)| Some((*step.as_ref()?, (*slot)?))) {
-                hidden.extend(self.behind.add(Some(step), [slot].into_iter().collect(), &[]));
+                hidden.extend(self.hidden.add(Some(step), [slot].into_iter().collect(), &[]));
             }
             hidden
         };
-        let (of_seeds, of_others) = (behind(&hiding.of_seeds), behind(&hiding.of_others));
-        let other = self.behind.add(None, SmallVec::new(), &of_others);
+        let (of_seeds, of_others) = (hidden(&hiding.of_seeds), hidden(&hiding.of_others));
+        let other = self.hidden.add(None, SmallVec::new(), &of_others);
         for it in outputs {
             match (self.slot(it), other) {
-                (Some(slot), _) => self.behind.pass(slot, &of_seeds),
-                (None, Some(other)) => self.behind.name(it, other),
+                (Some(slot), _) => self.hidden.pass(slot, &of_seeds),
+                (None, Some(other)) => self.hidden.name(it, other),
                 (None, None) => {}
             }
         }
@@ -163,9 +163,9 @@ impl Tape {
 
     /// Ends the recording.
     pub fn finish(&self) -> Record {
-        let State { slots, kept, steps, backward_slots, backward_reads, reads, behind, next, .. } =
+        let State { slots, kept, steps, backward_slots, backward_reads, reads, hidden, next, .. } =
             std::mem::take(&mut *self.state.borrow_mut());
-        Record { slots, _kept: kept, steps, backward_slots, backward_reads, reads, behind, count: next as usize }
+        Record { slots, _kept: kept, steps, backward_slots, backward_reads, reads, hidden, count: next as usize }
     }
 
     /// Returns the outer tape.

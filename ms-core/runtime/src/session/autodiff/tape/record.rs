@@ -1,8 +1,8 @@
 //! Runs the record of a tape backwards and forwards.
 
 use super::entry::Recorded;
-use super::steps::{Steps, in_rules};
-use crate::session::autodiff::silent::tell_of_step;
+use super::hidden::{HiddenValues, in_rules};
+use crate::session::autodiff::silent::warn_of_step;
 use ms_ir::MapVec;
 use ms_ir::error::{Code, Error, Result, warn_once};
 use ms_ops::ops;
@@ -23,7 +23,7 @@ pub struct Record {
     pub(super) backward_slots: Vec<BackwardSlot>,
     pub(super) backward_reads: Vec<Parameter>,
     pub(super) reads: Vec<NumbersRead>,
-    pub(super) behind: Steps,
+    pub(super) hidden: HiddenValues,
     pub(super) count: usize,
 }
 
@@ -38,8 +38,8 @@ impl Record {
     /// # Errors
     /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the path has no derivative.
     pub fn pull(&self, results: &[Tensor], seeds: Option<&[Tensor]>, watched: &[Tensor]) -> Result<Vec<Tensor>> {
-        self.tell_of_reads(results);
-        self.tell_of_steps(results, watched);
+        self.warn_of_reads(results);
+        self.warn_of_steps(results, watched);
         let mut gradients = Gradients::new(self.count);
         for (at, result) in results.iter().enumerate() {
             if let Some(slot) = self.slot(result) {
@@ -76,7 +76,7 @@ impl Record {
 
     /// Warns of numbers that were read from recorded values if they may have flowed back into `results` as constants
     /// that entered after the read.
-    fn tell_of_reads(&self, results: &[Tensor]) {
+    fn warn_of_reads(&self, results: &[Tensor]) {
         let Some(first) = self.reads.first() else { return };
         let is_constant = |it: &Tensor| it.dtype().is_float() && self.slot(it).is_none();
         let last = match results.iter().any(is_constant) {
@@ -92,17 +92,17 @@ impl Record {
                 }
             }
         };
-        self.reads.iter().filter(|it| it.steps <= last).for_each(|it| tell_of_read(it.location));
+        self.reads.iter().filter(|it| it.steps <= last).for_each(|it| warn_of_read(it.location));
     }
 
     /// Warns of watched tensors on which `results` depend only through step functions.
-    fn tell_of_steps(&self, results: &[Tensor], watched: &[Tensor]) {
-        if self.behind.is_empty() {
+    fn warn_of_steps(&self, results: &[Tensor], watched: &[Tensor]) {
+        if self.hidden.is_empty() {
             return;
         }
         let of = |all: &[Tensor]| all.iter().filter_map(|it| self.slot(it)).collect::<Vec<Slot>>();
-        let behind = self.behind.among(results);
-        self.behind.hiding(&self.steps, &of(results), &behind, &of(watched)).into_iter().for_each(tell_of_step);
+        let hidden = self.hidden.among(results);
+        self.hidden.hiding(&self.steps, &of(results), &hidden, &of(watched)).into_iter().for_each(warn_of_step);
     }
 
     /// Returns the slots on which `results` depend.
@@ -128,8 +128,8 @@ impl Record {
                 known[slot as usize] = Some(tangent.clone());
             }
         }
-        self.tell_of_reads(results);
-        self.tell_of_steps(results, watched);
+        self.warn_of_reads(results);
+        self.warn_of_steps(results, watched);
         let wanted = self.wanted(results);
         for step in &self.steps {
             let outputs: SmallVec<[bool; 1]> =
@@ -170,7 +170,7 @@ pub(super) struct NumbersRead {
 }
 
 /// Warns once of numbers read at a source location.
-fn tell_of_read(location: &'static Location<'static>) {
+fn warn_of_read(location: &'static Location<'static>) {
     warn_once(Code::ReadNumbers, Some(location), || {
         let message = "numbers are read of a value that a gradient is taken through: what is computed from them is a \
                        constant to it";

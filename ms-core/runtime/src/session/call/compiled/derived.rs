@@ -2,7 +2,7 @@
 
 use super::{Compiled, backend};
 use crate::session::cache::entry::Split;
-use crate::session::call::source::Part;
+use crate::session::call::source::Direction;
 use ms_ir::MapVec;
 use ms_ir::error::Result;
 use ms_ir::{Graph, Precision, ValueId};
@@ -32,9 +32,9 @@ pub struct Derivative {
 #[derive(Default)]
 pub struct Hiding {
     /// The step function that hides each input from the results with a cotangent.
-    pub of_seeds: Vec<Option<transform::Step>>,
+    pub of_seeds: Vec<Option<transform::StepFunction>>,
     /// The step function that hides each input from the other results.
-    pub of_others: Vec<Option<transform::Step>>,
+    pub of_others: Vec<Option<transform::StepFunction>>,
 }
 
 impl Hiding {
@@ -120,7 +120,7 @@ impl Compiled {
             let place = self.place.as_ref().map(|it| it.piece(format!("{name} {wrt:?}")));
             Self::of(self.source.derivative(wrt, part), self.precision, self.device, None, place, self.footprint.part())
         };
-        let (forward, backward) = (part(Part::Forward, "forward"), part(Part::Backward, "backward"));
+        let (forward, backward) = (part(Direction::Forward, "forward"), part(Direction::Backward, "backward"));
         let split = match forward.find() {
             Some((executable, split)) => {
                 let _first = forward.executable.set(executable);

@@ -2,7 +2,7 @@
 
 use crate::session::call::source::Source;
 use ms_compile::lower::{
-    Exhausted, composite_of_node, function_of_node, line_of_node, line_of_refusal, node_of_memory,
+    Exhausted, composite_of_node, function_of_node, line_of_node, location_of_failure, node_of_memory,
 };
 use ms_ir::error::{Error, Missing};
 
@@ -27,7 +27,7 @@ fn of_memory(source: &Source, error: Error, missing: Missing) -> Error {
     let Some(found) = graph.as_deref().and_then(|it| node_of_memory(it, missing)) else { return error };
     let Exhausted { node, is_only } = found;
     let error = error.with_op(node.op.name()).of_function(node.called);
-    let line = if source.has_own_lines() { node.location } else { line_of_refusal(node) };
+    let line = if source.has_own_lines() { node.location } else { location_of_failure(node) };
     match line.filter(|_| is_only) {
         Some(line) => error.at(line),
         None => error,

@@ -5,7 +5,7 @@ mod located;
 mod on_device;
 mod recorded;
 
-use super::made::Made;
+use super::interner::GraphInterner;
 use super::source::Source;
 use super::symbolic::Sized;
 use crate::optimize::PassContext;
@@ -20,7 +20,7 @@ pub use derived::{Derivative, Hiding, Partial};
 use located::located;
 use ms_cache::Digest;
 use ms_compile::exec::{self, Artifact, Backend, CompileOptions, Donation, Executable};
-use ms_compile::lower::{have_same_lines, refuse_at_the_same_lines};
+use ms_compile::lower::{fail_at_same_locations, have_same_locations};
 use ms_ir::error::{Error, Result};
 use ms_ir::{Graph, Precision, canonical_bytes};
 use ms_ops::ops;
@@ -33,7 +33,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Instant;
 
 /// The maximum size of the cache of compiled graphs. They serve other functions or models with the same graph.
-const KEPT_BYTES: usize = 64 << 20;
+const CACHED_BYTES: usize = 64 << 20;
 
 /// A graph of constant sizes, for a graph of symbolic ones.
 #[derive(Clone)]
@@ -122,10 +122,10 @@ impl Compiled {
     /// # Errors
     /// See [`Compiled::new`].
     pub(in crate::session) fn shared(graph: Graph, precision: Precision, site: Option<Site>) -> Result<Arc<Self>> {
-        static MADE: LazyLock<Mutex<Made<Compiled>>> = LazyLock::new(Mutex::default);
+        static MADE: LazyLock<Mutex<GraphInterner<Compiled>>> = LazyLock::new(Mutex::default);
         let lock = || MADE.lock().unwrap_or_else(PoisonError::into_inner);
         // Locations are not part of the content, but are reported if a run fails.
-        let same_lines = |it: &Arc<Self>| it.source.traced().is_some_and(|it| refuse_at_the_same_lines(it, &graph));
+        let same_lines = |it: &Arc<Self>| it.source.traced().is_some_and(|it| fail_at_same_locations(it, &graph));
         // A call with inputs on another device runs there.
         let device = settings().device;
         let backend = backend(device)?;
@@ -139,7 +139,7 @@ impl Compiled {
             (key, known, place)
         });
         if let Some(known) = known {
-            if !known.source.traced().is_some_and(|it| have_same_lines(it, &graph)) {
+            if !known.source.traced().is_some_and(|it| have_same_locations(it, &graph)) {
                 known.source.share_lines();
             }
             return Ok(known.kept());
@@ -159,7 +159,7 @@ impl Compiled {
     /// Caches the graph for a while, since another model of the same structure may follow.
     fn kept(self: Arc<Self>) -> Arc<Self> {
         // The key is the address, which is unique as long as the graph is cached.
-        static KEPT: Lru<usize, Arc<Compiled>, KEPT_BYTES> = Lru::new();
+        static KEPT: Lru<usize, Arc<Compiled>, CACHED_BYTES> = Lru::new();
         let address = Arc::as_ptr(&self).addr();
         KEPT.get(&address).unwrap_or_else(|| KEPT.insert(address, self))
     }
@@ -378,7 +378,7 @@ impl Compiled {
     fn optimized(&self, backend: &dyn Backend) -> Result<Graph> {
         let (target, precision) = (backend.target(), self.precision);
         let (kept, images) = (target.composites.to_vec(), target.images);
-        self.source.optimized(&PassContext { kept, images, precision, ..PassContext::default() })
+        self.source.optimized(&PassContext { legal_composites: kept, images, precision, ..PassContext::default() })
     }
 
     fn options(&self) -> CompileOptions<'_> {

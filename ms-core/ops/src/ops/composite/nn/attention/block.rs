@@ -5,8 +5,8 @@ use crate::ops::core::rules::{check_broadcast, sum_dtype, sum_to};
 use crate::ops::primitive::iota::spaced;
 use crate::ops::primitive::slice::narrow;
 use crate::ops::{
-    Cotangents, Part, add, cast, depend, full_of, greater_equal, iota, keepdims, matmul, mul, rsqrt, select, size,
-    softmax, sum, transpose,
+    Cotangents, PartialGradient, add, cast, depend, full_of, greater_equal, iota, keepdims, matmul, mul, rsqrt, select,
+    size, softmax, sum, transpose,
 };
 use crate::tensor::{DType, Dim, Dims, Scalar, Tensor, broadcast_sizes};
 use ms_ir::error::{Code, Error, OrRaise, Result};
@@ -263,8 +263,8 @@ impl<'a> Total<'a> {
                     starts[queries] = Dim::new(first);
                 }
                 let sum = sum.unwrap_or_else(|| full_of(&*dims, 0.0, dtype));
-                let part = Part::slice(&sum, &starts, &vec![1; dims.len()], &gradient);
-                Part::sum(Some(sum), &[part])
+                let part = PartialGradient::slice(&sum, &starts, &vec![1; dims.len()], &gradient);
+                PartialGradient::sum(Some(sum), &[part])
             }
         };
         self.sum = Some(sum);

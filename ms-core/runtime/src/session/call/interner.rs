@@ -7,20 +7,20 @@ use std::sync::{Arc, Weak};
 const GONE_BYTES: usize = 64 << 10;
 
 /// The compiled graphs `T` that are still in use, by their canonical bytes and their precision.
-pub(super) struct Made<T> {
+pub(super) struct GraphInterner<T> {
     table: FxHashMap<Vec<u8>, Weak<T>>,
     /// The size of the keys added since dropped graphs were last removed, and the limit that triggers the next removal.
     added: usize,
     limit: usize,
 }
 
-impl<T> Default for Made<T> {
+impl<T> Default for GraphInterner<T> {
     fn default() -> Self {
         Self { table: FxHashMap::default(), added: 0, limit: 0 }
     }
 }
 
-impl<T> Made<T> {
+impl<T> GraphInterner<T> {
     /// Returns the graph of a key, if it is still in use.
     pub fn get(&self, key: &[u8]) -> Option<Arc<T>> {
         self.table.get(key).and_then(Weak::upgrade)

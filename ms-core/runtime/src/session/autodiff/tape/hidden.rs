@@ -4,7 +4,7 @@
 use super::entry::Recorded;
 use ms_ir::MapVec;
 use ms_ops::tensor::{HeldIdentity, Tensor};
-use ms_trace::transform::{Slot, Step};
+use ms_trace::transform::{Slot, StepFunction};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::cell::Cell;
@@ -28,34 +28,34 @@ pub(super) fn in_rules<R>(f: impl FnOnce() -> R) -> R {
 }
 
 /// The number of a hidden value.
-type Hidden = u32;
+type HiddenId = u32;
 
 /// A hidden value: the result of a step function, or computed from such results.
-struct Behind {
+struct HiddenValue {
     /// The step function applied to the values of `slots`.
-    step: Option<Step>,
+    step: Option<StepFunction>,
     slots: SmallVec<[Slot; 2]>,
-    hidden: SmallVec<[Hidden; 2]>,
+    hidden: SmallVec<[HiddenId; 2]>,
 }
 
 /// The hidden values. Their memory is not kept alive.
 #[derive(Default)]
-pub(super) struct Steps {
-    by_identity: FxHashMap<usize, Hidden>,
+pub(super) struct HiddenValues {
+    by_identity: FxHashMap<usize, HiddenId>,
     held: Vec<HeldIdentity>,
-    all: Vec<Behind>,
+    all: Vec<HiddenValue>,
     /// Hidden values on which the results of recorded ops depend, besides their operands with slots.
-    of_slots: FxHashMap<Slot, SmallVec<[Hidden; 2]>>,
+    of_slots: FxHashMap<Slot, SmallVec<[HiddenId; 2]>>,
 }
 
-impl Steps {
+impl HiddenValues {
     /// Returns whether there are no hidden values.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
     /// Returns the hidden values among tensors.
-    pub fn among<'a>(&self, tensors: impl IntoIterator<Item = &'a Tensor>) -> SmallVec<[Hidden; 2]> {
+    pub fn among<'a>(&self, tensors: impl IntoIterator<Item = &'a Tensor>) -> SmallVec<[HiddenId; 2]> {
         if self.is_empty() {
             return SmallVec::new();
         }
@@ -64,22 +64,27 @@ impl Steps {
 
     /// Records a value that depends on `slots` through the step function, and on other hidden values. Returns `None` if
     /// it depends on neither.
-    pub fn add(&mut self, step: Option<Step>, slots: SmallVec<[Slot; 2]>, hidden: &[Hidden]) -> Option<Hidden> {
+    pub fn add(
+        &mut self,
+        step: Option<StepFunction>,
+        slots: SmallVec<[Slot; 2]>,
+        hidden: &[HiddenId],
+    ) -> Option<HiddenId> {
         if slots.is_empty() && hidden.is_empty() || IN_RULES.get() {
             return None;
         }
-        self.all.push(Behind { step, slots, hidden: hidden.into() });
-        Some(self.all.len() as Hidden - 1)
+        self.all.push(HiddenValue { step, slots, hidden: hidden.into() });
+        Some(self.all.len() as HiddenId - 1)
     }
 
     /// Records that a tensor without a slot is this hidden value.
-    pub fn name(&mut self, tensor: &Tensor, hidden: Hidden) {
+    pub fn name(&mut self, tensor: &Tensor, hidden: HiddenId) {
         self.by_identity.insert(tensor.identity(), hidden);
         self.held.push(tensor.hold_identity());
     }
 
     /// Records that the value of a slot depends on hidden values.
-    pub fn pass(&mut self, slot: Slot, hidden: &[Hidden]) {
+    pub fn pass(&mut self, slot: Slot, hidden: &[HiddenId]) {
         if !hidden.is_empty() {
             self.of_slots.entry(slot).or_default().extend_from_slice(hidden);
         }
@@ -98,9 +103,9 @@ impl Steps {
         &self,
         steps: &[Box<dyn Recorded>],
         results: &[Slot],
-        behind: &[Hidden],
+        hidden: &[HiddenId],
         targets: &[Slot],
-    ) -> Vec<Step> {
+    ) -> Vec<StepFunction> {
         let of_slot: FxHashMap<Slot, usize> =
             (0..steps.len()).flat_map(|at| steps[at].outputs().iter().flatten().map(move |&slot| (slot, at))).collect();
         let inputs = |slot: Slot| {
@@ -121,14 +126,14 @@ impl Steps {
         // Every path from here to a target that gradients do not reach contains a step function.
         let mut found = Vec::new();
         let (mut seen, mut seen_hidden) = (FxHashSet::default(), FxHashSet::default());
-        let mut ways: Vec<(Hidden, Option<Step>)> = behind.map_vec(|&it| (it, None));
+        let mut ways: Vec<(HiddenId, Option<StepFunction>)> = hidden.map_vec(|&it| (it, None));
         let passed = reached.iter().filter_map(|it| self.of_slots.get(it)).flatten();
         ways.extend(passed.map(|&it| (it, None)));
         while let Some((at, step)) = ways.pop() {
             if !seen_hidden.insert(at) {
                 continue;
             }
-            let Behind { step: own, slots, hidden } = &self.all[at as usize];
+            let HiddenValue { step: own, slots, hidden } = &self.all[at as usize];
             let step = step.or(*own);
             ways.extend(hidden.iter().map(|&it| (it, step)));
             let mut slots = slots.to_vec();

@@ -1,7 +1,7 @@
 //! Partial gradients of operands from which an op reads only some elements.
 
 use crate::ops::{
-    ADD_SLICES, AxisAttrs, INDEX_ADD, PlaceAttrs, SCATTER_ADD, SCATTER_ND_ADD, cast, concat, full_of, reshape,
+    ADD_SLICES, AxisAttrs, INDEX_ADD, SCATTER_ADD, SCATTER_ND_ADD, StridedSliceAttrs, cast, concat, full_of, reshape,
 };
 use crate::tensor::{Attr, Attrs, DType, Dim, Dims, Tensor, Type, apply1};
 use smallvec::SmallVec;
@@ -9,10 +9,10 @@ use smallvec::SmallVec;
 /// A gradient that is zero except at some positions: the result of [`Derivative::Read`](crate::ops::Derivative::Read).
 /// Parts of one gradient accumulate in one tensor, so a hundred slices of a tensor cost no more than the tensor.
 #[derive(Clone)]
-pub struct Part {
+pub struct PartialGradient {
     /// The type of the whole gradient.
     whole: Type,
-    place: Indices,
+    indices: Indices,
     value: Tensor,
 }
 
@@ -29,7 +29,7 @@ enum Indices {
     Points { index: Tensor },
 }
 
-impl Part {
+impl PartialGradient {
     /// Creates the part of `x` that [`SLICE`](crate::ops::SLICE) reads.
     pub(in crate::ops) fn slice(x: &Tensor, starts: &[Dim], steps: &[i64], value: &Tensor) -> Self {
         Self::new(x, Indices::Slice { starts: starts.into(), steps: steps.into() }, value)
@@ -50,8 +50,8 @@ impl Part {
         Self::new(x, Indices::Points { index: index.clone() }, value)
     }
 
-    fn new(x: &Tensor, place: Indices, value: &Tensor) -> Self {
-        Self { whole: x.ty(), place, value: value.clone() }
+    fn new(x: &Tensor, indices: Indices, value: &Tensor) -> Self {
+        Self { whole: x.ty(), indices, value: value.clone() }
     }
 
     /// Returns the numbers of elements of the part and of the whole gradient; `None` if sizes are symbolic.
@@ -77,7 +77,7 @@ impl Part {
 
     /// Whether one op can add both parts.
     fn joins(&self, other: &Self) -> bool {
-        match (&self.place, &other.place) {
+        match (&self.indices, &other.indices) {
             (Indices::Slice { .. }, Indices::Slice { .. }) => true,
             (Indices::Rows { axis, .. }, Indices::Rows { axis: with, .. }) => axis == with,
             (Indices::Elements { axis, .. }, Indices::Elements { axis: with, .. }) => {
@@ -92,9 +92,9 @@ impl Part {
 
 /// Adds parts that [join](Part::joins) to `base`.
 #[track_caller]
-fn add(base: &Tensor, parts: &[Part]) -> Tensor {
+fn add(base: &Tensor, parts: &[PartialGradient]) -> Tensor {
     let first = &parts[0];
-    let (op, axis) = match first.place {
+    let (op, axis) = match first.indices {
         Indices::Slice { .. } => return add_slices(base, parts),
         Indices::Rows { axis, .. } => (INDEX_ADD.op(), Some(axis)),
         Indices::Elements { axis, .. } => (SCATTER_ADD.op(), Some(axis)),
@@ -105,7 +105,7 @@ fn add(base: &Tensor, parts: &[Part]) -> Tensor {
         return apply1(op, &attrs, &[base, one.index(), &one.value]);
     }
     // Points may have several leading axes, which are merged.
-    let is_points = matches!(first.place, Indices::Points { .. });
+    let is_points = matches!(first.indices, Indices::Points { .. });
     let flat = |x: &Tensor, inner: usize| {
         let dims = x.dims();
         let (front, inner) = dims.split_at(dims.len() - inner);
@@ -119,23 +119,23 @@ fn add(base: &Tensor, parts: &[Part]) -> Tensor {
     let inner = first.value.rank() + 1 - first.index().rank();
     let dtype = first.index().dtype();
     let dtype = if parts.iter().all(|it| it.index().dtype() == dtype) { dtype } else { DType::I64 };
-    let index_axis = if matches!(first.place, Indices::Elements { .. }) { axis } else { None };
+    let index_axis = if matches!(first.indices, Indices::Elements { .. }) { axis } else { None };
     let index: Vec<Tensor> = parts.iter().map(|it| cast(flat(it.index(), 1), dtype)).collect();
     let value: Vec<Tensor> = parts.iter().map(|it| flat(&it.value, inner)).collect();
     let joined = |list: &[Tensor], axis: Option<usize>| concat(list, axis.unwrap_or(0) as isize);
     apply1(op, &attrs, &[base, &joined(&index, index_axis), &joined(&value, axis)])
 }
 
-impl Part {
+impl PartialGradient {
     fn index(&self) -> &Tensor {
-        match &self.place {
+        match &self.indices {
             Indices::Rows { index, .. } | Indices::Elements { index, .. } | Indices::Points { index } => index,
             Indices::Slice { .. } => unreachable!("slices have no index"),
         }
     }
 
     fn ranges(&self) -> Option<(&[Dim], &[i64])> {
-        match &self.place {
+        match &self.indices {
             Indices::Slice { starts, steps } => Some((starts, steps)),
             _ => None,
         }
@@ -143,17 +143,17 @@ impl Part {
 }
 
 #[track_caller]
-fn add_slices(base: &Tensor, parts: &[Part]) -> Tensor {
-    let ranges = || parts.iter().filter_map(Part::ranges);
+fn add_slices(base: &Tensor, parts: &[PartialGradient]) -> Tensor {
+    let ranges = || parts.iter().filter_map(PartialGradient::ranges);
     let starts: Dims = ranges().flat_map(|it| it.0).copied().collect();
     let steps = Attr::Ints(ranges().flat_map(|it| it.1).copied().collect());
     let operands: Vec<&Tensor> = std::iter::once(base).chain(parts.iter().map(|it| &it.value)).collect();
-    apply1(ADD_SLICES.op(), &PlaceAttrs::attrs(&*starts, steps), &operands)
+    apply1(ADD_SLICES.op(), &StridedSliceAttrs::attrs(&*starts, steps), &operands)
 }
 
 /// Returns the gradient as the concatenation of its slices, if they tile one axis without gaps or overlaps.
 #[track_caller]
-fn tiled(parts: &[Part]) -> Option<Tensor> {
+fn tiled(parts: &[PartialGradient]) -> Option<Tensor> {
     let whole = &parts[0].whole;
     let shape = whole.shape()?;
     let mut tiles = Vec::with_capacity(parts.len());

@@ -7,7 +7,7 @@ use ms_core::{Code, Error, Parameter, Result, Tensor};
 
 /// The flattened content of a sample.
 #[derive(Default)]
-struct Parts {
+struct Leaves {
     path: Vec<String>,
     /// The tensors with their paths.
     tensors: Vec<(String, Tensor)>,
@@ -15,7 +15,7 @@ struct Parts {
     fixed: Vec<u64>,
 }
 
-impl Parts {
+impl Leaves {
     fn of(sample: &impl Arg) -> Self {
         let mut parts = Self::default();
         sample.visit(&mut Sink::new(&mut parts));
@@ -23,7 +23,7 @@ impl Parts {
     }
 }
 
-impl Visitor for Parts {
+impl Visitor for Leaves {
     fn tensor(&mut self, tensor: &Tensor) {
         self.tensors.push((self.path.concat(), tensor.clone()));
     }
@@ -59,7 +59,7 @@ fn place(path: &str) -> String {
 /// [`Code::Shape`], [`Code::DType`] or [`Code::Argument`] if samples differ in anything but the values of their
 /// tensors, and for no samples.
 pub(super) fn stack<T: Tree>(samples: &[T], name: impl Fn(usize) -> String) -> Result<T> {
-    let parts: Vec<Parts> = samples.iter().map(Parts::of).collect();
+    let parts: Vec<Leaves> = samples.iter().map(Leaves::of).collect();
     let Some(first) = parts.first() else {
         return Err(Error::new(Code::Argument, "a batch has one sample at least").with_op("batch"));
     };
@@ -81,7 +81,7 @@ pub(super) fn stack<T: Tree>(samples: &[T], name: impl Fn(usize) -> String) -> R
 }
 
 /// Checks that two samples differ only in the values of their tensors.
-fn check_alike(first: &Parts, other: &Parts) -> Result<()> {
+fn check_alike(first: &Leaves, other: &Leaves) -> Result<()> {
     if first.tensors.len() != other.tensors.len() || first.fixed != other.fixed {
         let message = "it differs from the first sample of the batch in more than the values of tensors";
         return Err(Error::new(Code::Argument, message).help("a number that differs between samples is a tensor"));

@@ -8,9 +8,9 @@ use smallvec::SmallVec;
 /// Elementwise nodes with attributes, by op and operands. Nodes that differ only in their attributes are results of one
 /// function, so one kernel computes them all and reads each element once.
 #[derive(Default)]
-pub(in crate::lower) struct Alike(FxHashMap<(Op, SmallVec<[ValueIndex; 4]>), NodeIndex>);
+pub(in crate::lower) struct Siblings(FxHashMap<(Op, SmallVec<[ValueIndex; 4]>), NodeIndex>);
 
-impl Alike {
+impl Siblings {
     /// Returns the last node before `index` that differs from it only in its attributes.
     pub fn of(&mut self, flat: &Flat, index: NodeIndex) -> Option<NodeIndex> {
         let node = &flat.nodes[index];

@@ -108,28 +108,28 @@ pub fn node_of_memory(graph: &Graph, missing: Missing) -> Option<Exhausted<'_>> 
 }
 
 /// Returns the source location of a node that can fail; graphs with the same content share it.
-pub fn line_of_refusal(node: &Node) -> Option<Line> {
-    node.location.filter(|_| refuses(node))
+pub fn location_of_failure(node: &Node) -> Option<Line> {
+    node.location.filter(|_| can_fail(node))
 }
 
 /// Returns whether two graphs with the same content have the same source locations.
-pub fn have_same_lines(a: &Graph, b: &Graph) -> bool {
+pub fn have_same_locations(a: &Graph, b: &Graph) -> bool {
     nodes(a).map(|it| it.location.map(address)).eq(nodes(b).map(|it| it.location.map(address)))
 }
 
 /// Returns whether a node can fail at run time because of its operands, or is run by a library.
-fn refuses(node: &Node) -> bool {
+fn can_fail(node: &Node) -> bool {
     let def = definition(node.op);
     match def.lowering {
-        Lowering::Gather(_) | Lowering::Check(_) | Lowering::Library | Lowering::OfImages(_) | Lowering::Update => true,
-        Lowering::Composite(_) => def.effects.any_of(Effects::REFUSES),
+        Lowering::Gather(_) | Lowering::Check(_) | Lowering::Library | Lowering::Spatial(_) | Lowering::Update => true,
+        Lowering::Composite(_) => def.effects.any_of(Effects::MAY_FAIL),
         _ => false,
     }
 }
 
 /// Returns whether two graphs with the same content agree on the source locations of all nodes that can fail at run
 /// time.
-pub fn refuse_at_the_same_lines(a: &Graph, b: &Graph) -> bool {
-    let refusing = |graph| nodes(graph).filter(|it| refuses(it)).map(|it| it.location.map(address));
+pub fn fail_at_same_locations(a: &Graph, b: &Graph) -> bool {
+    let refusing = |graph| nodes(graph).filter(|it| can_fail(it)).map(|it| it.location.map(address));
     refusing(a).eq(refusing(b))
 }

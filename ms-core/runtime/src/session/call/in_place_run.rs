@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 type LentInputs<'a> = (&'a mut LentTensors, SmallVec<[(usize, usize); 8]>);
 
 /// A run that writes slots. Results may reuse the memory of the old values, which nothing else reads meanwhile.
-pub(super) struct WritingRun<'a> {
+pub(super) struct InPlaceRun<'a> {
     writes: &'a [Parameter],
     /// The taken value of each slot and the input that holds it, if it was taken.
     taken: Vec<Option<(TakenSlot<'a>, usize)>>,
@@ -22,7 +22,7 @@ pub(super) struct WritingRun<'a> {
     lent: Option<LentInputs<'a>>,
 }
 
-impl<'a> WritingRun<'a> {
+impl<'a> InPlaceRun<'a> {
     /// Creates a run with `inputs` inputs that writes these slots.
     pub fn new(writes: &'a [Parameter], inputs: usize) -> Self {
         Self { writes, taken: writes.map_vec(|_| None), inputs: Vec::with_capacity(inputs), lent: None }
@@ -83,7 +83,7 @@ impl<'a> WritingRun<'a> {
     }
 }
 
-impl Drop for WritingRun<'_> {
+impl Drop for InPlaceRun<'_> {
     /// After a failed run, returns the values of the slots and the tensors of `&mut` arguments.
     fn drop(&mut self) {
         if let Some((lent, given)) = self.lent.take() {

@@ -9,13 +9,13 @@ use std::sync::OnceLock;
 ///
 /// Kernels take its bits in the argument block of a call. Its array is created on first use and then cached.
 #[derive(Debug)]
-pub struct HostNumber {
+pub struct HostScalar {
     bits: u64,
     dtype: DType,
     array: OnceLock<Box<Array>>,
 }
 
-impl HostNumber {
+impl HostScalar {
     /// Converts a number to `dtype`.
     pub fn new(value: Scalar, dtype: DType) -> Self {
         Self::from_bits(value.to_bits(dtype), dtype)
@@ -49,7 +49,7 @@ impl HostNumber {
 }
 
 /// A copy has a separate array.
-impl Clone for HostNumber {
+impl Clone for HostScalar {
     fn clone(&self) -> Self {
         Self::from_bits(self.bits, self.dtype)
     }

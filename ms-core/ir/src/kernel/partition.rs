@@ -4,7 +4,7 @@ use super::Kernel;
 
 /// The positions of the argument-block words that vary when a loop is partitioned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LoopWords {
+pub struct LoopArguments {
     loops: usize,
     /// The number of params with an address.
     addressed: usize,
@@ -12,7 +12,7 @@ pub struct LoopWords {
     bases: Option<usize>,
 }
 
-impl LoopWords {
+impl LoopArguments {
     /// Returns the words of a kernel.
     pub fn of(kernel: &Kernel) -> Self {
         let bases = kernel.reads_position().then(|| kernel.base_word(0));

@@ -7,13 +7,13 @@ use ms_ir::Result;
 use ms_ops::tensor::{Array, Dim};
 
 /// A strided slice.
-struct Place<'a> {
+struct StridedSlice<'a> {
     starts: &'a [Dim],
     sizes: &'a [Dim],
     steps: &'a [i64],
 }
 
-impl Place<'_> {
+impl StridedSlice<'_> {
     /// Returns whether the slice covers the whole axis.
     fn is_whole(&self, axis: usize, dims: &[Dim]) -> bool {
         self.steps[axis] == 1 && self.starts[axis] == 0 && self.sizes[axis] == dims[axis]
@@ -32,7 +32,13 @@ fn joined(to: &mut Translator<'_>, all: &[String], axis: usize) -> String {
 }
 
 /// Slices a value of these sizes.
-fn part(to: &mut Translator<'_>, node: &Applied<'_>, value: &str, dims: &[Dim], place: &Place<'_>) -> Result<String> {
+fn part(
+    to: &mut Translator<'_>,
+    node: &Applied<'_>,
+    value: &str,
+    dims: &[Dim],
+    place: &StridedSlice<'_>,
+) -> Result<String> {
     let (mut first, mut last, mut axes, mut step) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for (axis, &by) in place.steps.iter().enumerate() {
         if place.is_whole(axis, dims) {
@@ -65,7 +71,7 @@ fn part(to: &mut Translator<'_>, node: &Applied<'_>, value: &str, dims: &[Dim], 
 
 /// Exports a slice of an operand.
 pub fn slice(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<String> {
-    let place = Place { starts: &node.dims("starts"), sizes: &node.dims("sizes"), steps: node.ints("steps") };
+    let place = StridedSlice { starts: &node.dims("starts"), sizes: &node.dims("sizes"), steps: node.ints("steps") };
     part(to, node, node.operands[0], &node.operand(0).dims, &place)
 }
 
@@ -75,7 +81,7 @@ fn update(
     to: &mut Translator<'_>,
     node: &Applied<'_>,
     (value, dims): (&str, &[Dim]),
-    (other, place): (&str, &Place<'_>),
+    (other, place): (&str, &StridedSlice<'_>),
     axes: &[usize],
 ) -> Result<String> {
     let [axis, rest @ ..] = axes else { return Ok(other.to_owned()) };
@@ -84,7 +90,7 @@ fn update(
     let rows = |to: &mut Translator<'_>, start: Dim, size: Dim, step: i64| {
         let (mut starts, mut sizes, mut steps) = (vec![Dim::new(0); dims.len()], dims.to_vec(), vec![1; dims.len()]);
         (starts[axis], sizes[axis], steps[axis]) = (start, size, step);
-        part(to, node, value, dims, &Place { starts: &starts, sizes: &sizes, steps: &steps })
+        part(to, node, value, dims, &StridedSlice { starts: &starts, sizes: &sizes, steps: &steps })
     };
     let other = if rest.is_empty() {
         other.to_owned()
@@ -125,7 +131,8 @@ pub fn slice_update(to: &mut Translator<'_>, node: &Applied<'_>, adds: bool) -> 
     let mut result = node.operands[0].to_owned();
     for (at, &other) in node.operands[1..].iter().enumerate() {
         let own = at * rank..(at + 1) * rank;
-        let place = Place { starts: &starts[own.clone()], sizes: &node.operand(1 + at).dims, steps: &steps[own] };
+        let place =
+            StridedSlice { starts: &starts[own.clone()], sizes: &node.operand(1 + at).dims, steps: &steps[own] };
         let axes: Vec<usize> = (0..rank).filter(|&axis| !place.is_whole(axis, dims)).collect();
         let mut other = other.to_owned();
         if adds {
