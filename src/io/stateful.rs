@@ -33,7 +33,7 @@ pub trait Stateful: Arg {
     /// it.
     ///
     /// # Errors
-    /// [`Code::Argument`] with all names if entries are missing, unexpected or misshaped, and the options do not permit
+    /// [`Code::Argument`](crate::Code::Argument) with all names if entries are missing, unexpected or misshaped, and the options do not permit
     /// it. Nothing is changed then.
     fn load_state_dict(&self, state: &StateDict, options: &LoadOptions) -> Result<LoadReport> {
         load(self, state, options)

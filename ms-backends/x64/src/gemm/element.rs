@@ -37,7 +37,7 @@ pub struct Tile<W> {
     pub columns: usize,
     /// The micro-kernel of a tile.
     pub run: Run<W>,
-    /// The micro-kernel of one row and [several](ROW_TILES) tiles of columns.
+    /// The micro-kernel of one row and several tiles of columns.
     pub row: Row<W>,
     /// The dot product of contiguous vectors, with vectorised sums.
     pub vector_dot: VectorDot<W>,

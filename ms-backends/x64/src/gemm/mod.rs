@@ -1,7 +1,7 @@
 //! Runs contractions as batches of GEMMs.
 //!
-//! Floats are multiplied by vector micro-kernels in a fixed order of sums ([`ordered`]), integers and bools by plain
-//! loops. Where the processor has a [matrix engine](engine), it multiplies floats in relaxed precisions and 8-bit
+//! Floats are multiplied by vector micro-kernels in a fixed order of sums (`ordered`), integers and bools by plain
+//! loops. Where the processor has a matrix engine, it multiplies floats in relaxed precisions and 8-bit
 //! integers.
 
 mod block;

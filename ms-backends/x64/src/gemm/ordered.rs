@@ -63,13 +63,13 @@ impl Ordered {
 
     /// Multiplies `batch` pairs of matrices; `offsets` returns the element offsets of a pair's operands and result.
     ///
-    /// An operand in a `held` storage, which all pairs share, may be packed once for many calls. If epilogues read
+    /// An operand in parameter storage, which all pairs share, may be packed once for many calls. If epilogues read
     /// `output_tiles` of the results, the results are not materialised.
     ///
     /// # Safety
     /// All elements that sizes, strides and offsets address are live during the call, and lie in the `held` storage if
     /// there is one. Meanwhile, nothing else writes the operands or accesses the results, which do not overlap. The
-    /// conditions of [`OutputTiles::run`] hold for every output tile.
+    /// conditions of `OutputTiles::run` hold for every output tile.
     ///
     /// # Errors
     /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for packed operands or for output tiles.

@@ -25,7 +25,7 @@ impl Drop for CacheBytes {
 }
 
 /// Returns the cached form of a storage that `fits`, or caches the form of `bytes` bytes that `make` returns. `None` if
-/// the storage caches no form yet, the cache is [full](MAX_BYTES), or there is no memory for the form.
+/// the storage caches no form yet, the cache is full, or there is no memory for the form.
 pub fn cache<F: Any + Send + Sync>(
     block: &Storage,
     bytes: usize,

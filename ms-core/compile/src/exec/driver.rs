@@ -102,8 +102,8 @@ pub unsafe trait Driver: Send + Sync {
     ///
     /// # Safety
     /// The contraction [is sound](Contraction::is_sound). All elements that its sizes and strides address are in memory
-    /// that is live when the step runs. An operand's elements are in its [held](ContractionOperand::held) block if it
-    /// has one. The elements of the result are distinct. While the step runs, nothing else writes the operands or
+    /// that is live when the step runs. An operand's elements are in its
+    /// [parameter storage](ContractionOperand::parameter_storage) if it has one. The elements of the result are distinct. While the step runs, nothing else writes the operands or
     /// accesses the result.
     ///
     /// # Errors

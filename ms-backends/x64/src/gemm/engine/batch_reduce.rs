@@ -75,7 +75,7 @@ impl Layout {
 }
 
 impl Filters {
-    /// Wraps filters that were [packed](EngineChoice::pack) for an engine.
+    /// Wraps filters that were packed for an engine.
     pub fn new(choice: EngineChoice, packed: PackedLeft) -> Self {
         Self { choice, packed }
     }

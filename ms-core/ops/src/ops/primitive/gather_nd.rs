@@ -133,8 +133,9 @@ pub fn gather_nd(x: impl AsTensor, index: impl AsTensor) -> Tensor {
 ///
 /// ```
 /// use ms_core::{ops, tensor};
-/// assert_eq!(ops::scatter_nd_add(tensor![[0., 0.], [0., 0.]], tensor![[1, 0]], tensor![5.]).to_vec::<f32>(), [0., 0.,
-/// 5., 0.]); ```
+/// let sums = ops::scatter_nd_add(tensor![[0., 0.], [0., 0.]], tensor![[1, 0]], tensor![5.]);
+/// assert_eq!(sums.to_vec::<f32>(), [0., 0., 5., 0.]);
+/// ```
 #[track_caller]
 pub fn scatter_nd_add(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor) -> Tensor {
     wrapping::scatter_nd_add(x, from_zero(&index.as_tensor(), "scatter_nd_add"), source)
