@@ -63,7 +63,7 @@ impl Ordered {
 
     /// Multiplies `batch` pairs of matrices; `offsets` returns the element offsets of a pair's operands and result.
     ///
-    /// An operand in parameter storage, which all pairs share, may be packed once for many calls. If epilogues read
+    /// An operand in a `held` storage, which all pairs share, may be packed once for many calls. If epilogues read
     /// `output_tiles` of the results, the results are not materialised.
     ///
     /// # Safety
