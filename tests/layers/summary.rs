@@ -1,7 +1,7 @@
 //! Tests summaries of networks.
 
 use ms::prelude::*;
-use ms::tensor::{Attrs, Type};
+use ms::tensor::Type;
 
 #[cell]
 struct Block {
@@ -116,12 +116,8 @@ fn ops_count_their_work() {
         (&ops::PERMUTE, &[&of(&[3, 5])], &of(&[5, 3]), 0),
     ];
     for (def, inputs, output, want) in cases {
-        assert_eq!(
-            ops::flops(def.op(), &Attrs::none(), inputs, std::slice::from_ref(output)),
-            want,
-            "{}",
-            def.op().name()
-        );
+        let attrs = &(def.samples)()[0].attrs;
+        assert_eq!(ops::flops(def.op(), attrs, inputs, std::slice::from_ref(output)), want, "{}", def.op().name());
     }
 }
 

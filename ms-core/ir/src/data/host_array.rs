@@ -153,7 +153,8 @@ impl<'a> HostArray<'a> {
     pub fn bytes(&self) -> &[u8] {
         assert!(self.layout().is_contiguous(), "the array is row-major");
         if self.numel() == 0 {
-            return &[];
+            // Aligned like elements of every dtype, since callers cast the bytes to elements.
+            return bytemuck::cast_slice::<u64, u8>(&[]);
         }
         // SAFETY: the layout is dense and inside the storage, which is host memory. The elements are initialised, and
         // shared storage is only read.
