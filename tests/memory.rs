@@ -70,12 +70,12 @@ fn exhaust<R>(what: &str, run: impl Fn() -> Result<R>, check: impl Fn(&Error)) -
     let run = || catch(&run).and_then(std::convert::identity);
     // Objects that are created only once, such as kernels and tables, are created here.
     run().unwrap_or_else(|error| panic!("{what} with all memory: {error}"));
-    let large = || catch(|| ops::full_of([1 << 20], 0, DType::U8));
-    assert!(large().is_ok(), "there is all memory");
+    let bytes = |count: usize| catch(|| ops::full_of([count], 0, DType::U8));
+    assert!(bytes(2).is_ok(), "there is all memory");
     let mut refused = 0;
     for blocks in 0..1000 {
         // Cached blocks are released when an allocation fails.
-        let (kept, _) = limited(0, large);
+        let (kept, _) = limited(0, || bytes(1 << 20));
         assert!(kept.is_err(), "there is no block for this");
         let (done, left) = limited(blocks, run);
         match done {
