@@ -1,4 +1,4 @@
-// Tensors compare with tensors, parameters and numbers, host values with values of their own kind.
+// Tensors compare with tensors, parameters and numbers, host values with values of the same kind.
 use ms::prelude::*;
 
 #[jit]

@@ -1,4 +1,4 @@
-// Nested functions and closures, with control flow of their own.
+// Nested functions and closures with separate control flow.
 use ms::prelude::*;
 
 #[jit]
