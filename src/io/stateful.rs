@@ -29,12 +29,11 @@ pub trait Stateful: Arg {
         StateDict::named(self, Convention::Ms)
     }
 
-    /// Loads the values of a dict into the slots. Optimiser state that does not exist yet is created if the dict has
-    /// it.
+    /// Loads the values of a dict into the slots. Creates optimiser state that does not exist yet and is in the dict.
     ///
     /// # Errors
-    /// [`Code::Argument`](crate::Code::Argument) with all names if entries are missing, unexpected or misshaped, and the options do not permit
-    /// it. Nothing is changed then.
+    /// [`Code::Argument`](crate::Code::Argument) with all names of entries that are missing, unexpected or misshaped,
+    /// unless the options permit them. No slot changes then.
     fn load_state_dict(&self, state: &StateDict, options: &LoadOptions) -> Result<LoadReport> {
         load(self, state, options)
     }

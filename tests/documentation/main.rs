@@ -1,5 +1,5 @@
-//! Tests the documentation: examples of public items, line counts of the programs beside PyTorch, the pages and links of
-//! the book, and the prose of comments and pages.
+//! Tests the documentation: examples of public items, line counts of the programs beside PyTorch, the pages and links
+//! of the book, and the prose of comments and pages.
 
 mod items;
 mod prose;

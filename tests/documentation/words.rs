@@ -1,6 +1,7 @@
 //! Words that comments and pages do not use, with the words that replace them.
 
-/// Phrases in lower case, with what to write instead. Each is a paraphrase of a term, or has no meaning without context.
+/// Phrases in lower case, with what to write instead. Each is a paraphrase of a term, or has no meaning without
+/// context.
 ///
 /// `docs/style.md` lists more: words that are refused only in one of their meanings, which no test can tell.
 pub const WORDS: &[(&str, &str)] = &[

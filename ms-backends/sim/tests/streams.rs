@@ -82,8 +82,8 @@ fn nothing_runs_before_a_wait() {
     assert_eq!(there.to_vec::<f32>(), [1., 2.]);
 }
 
-/// A stream writes what another stream reads. With the wait every schedule gives the right result, and without it some do
-/// not.
+/// A stream writes what another stream reads. With the wait every schedule gives the right result, and without it some
+/// do not.
 #[test]
 fn a_missing_wait_is_found() {
     let _alone = alone();

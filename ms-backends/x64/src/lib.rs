@@ -1,9 +1,9 @@
 //! Code for x86-64 processors: kernels as machine code or interpreted, GEMM, and the thread pool. Other processors run
 //! the interpreter.
 //!
-//! Modules in order: [`Isa`] is detected, [`codegen`] and [`interp`] give [`KernelCode`], [`code`] holds machine code in
-//! memory, [`threads`] runs tasks and partitions calls, [`loaded`] interns kernels, [`gemm`] multiplies. Each imports
-//! only what stands before it.
+//! Modules in order: [`Isa`] is detected, [`codegen`] and [`interp`] give [`KernelCode`], [`code`] holds machine code
+//! in memory, [`threads`] runs tasks and partitions calls, [`loaded`] interns kernels, [`gemm`] multiplies. Each
+//! imports only what stands before it.
 //!
 //! **Invariant:** this crate depends on `ms-ir` only: it knows no op, no `Tensor`, no plan and no `Driver`. Test:
 //! `crates_depend_downwards` in `tests/architecture/main.rs`.

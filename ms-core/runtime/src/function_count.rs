@@ -1,10 +1,10 @@
-//! Bounds the number of functions that the unit tests of this crate are compiled to, together with the crates below it. A
-//! generic function counts once for each set of types, so the number follows the build time of these crates.
+//! Bounds the number of functions in the executable of this crate's unit tests, which links the crates below. Each
+//! instance of a generic function counts, so the number follows the build time of these crates.
 
 use std::fs;
 
-/// The largest number of functions: 2 % above the number when it was last set. `docs/contributing.md` says how to find
-/// what a change added.
+/// The largest number of functions: 2 % above the number when it was last set. `docs/contributing.md` says how to list
+/// the instances of generic functions.
 const LIMIT: usize = 56_300;
 
 /// Counts the functions in the symbol table of an ELF executable; `None` if it has none.

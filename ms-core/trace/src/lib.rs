@@ -1,7 +1,8 @@
 //! From Rust calls to graphs: tracing, derivatives, vectorisation and effects.
 //!
 //! Modules in order: [`trace`] builds graphs from calls, [`transform`] differentiates and vectorises them, [`effects`]
-//! orders reads and writes, [`passes`] are optimisation passes that name ops or trace. Each imports only what stands before it.
+//! orders reads and writes, [`passes`] are optimisation passes that name ops or trace. Each imports only what stands
+//! before it.
 //!
 //! **Invariant:** A module imports only earlier modules. Test: `modules_import_only_earlier_modules` in
 //! `tests/architecture/main.rs`.

@@ -1,7 +1,7 @@
 //! Exports every op and some networks, and imports them again; reads models of others and damaged ones.
 //!
-//! With `MS_ONNX_FOLDER`, the models are left in that folder with inputs and results, and `peers/onnx_models.py` compares
-//! these with onnxruntime.
+//! With `MS_ONNX_FOLDER`, the models are left in that folder with inputs and results, and `peers/onnx_models.py`
+//! compares these with onnxruntime.
 
 mod export;
 mod import;

@@ -50,8 +50,8 @@ pub struct Tile<W> {
 /// Sets `to[i][j]` to the accumulation chain of `a[i][p] * b[p][j]` over all `p` below `depth` in order. Each step is
 /// rounded once. The chain starts at +0, or at the value of `to[i][j]` if it `resumes`.
 ///
-/// `a` has the given strides between rows and between steps, which may be the strides of [packed rows](super::tile::packed). `b` and
-/// `to` are matrices of [`Tile::columns`] columns with the given row strides.
+/// `a` has the given strides between rows and between steps, which may be the strides of [packed
+/// rows](super::tile::packed). `b` and `to` are matrices of [`Tile::columns`] columns with the given row strides.
 ///
 /// # Safety
 /// The operands and `to` have these elements, there are 1 to [`Tile::rows`] rows, and the CPU has the instruction set.

@@ -11,7 +11,8 @@ const STEPS: usize = 64;
 /// Packs `lines` rows or columns of a matrix: for each of `depth` steps, one element of each line.
 ///
 /// # Safety
-/// The elements are valid for reads, `to` has room for `lines * depth`, and the CPU has the instruction set of `transpose`.
+/// The elements are valid for reads, `to` has room for `lines * depth`, and the CPU has the instruction set of
+/// `transpose`.
 pub unsafe fn pack<E: OperandElement>(
     transpose: Transpose<E::Accumulator>,
     from: Matrix<*const E>,

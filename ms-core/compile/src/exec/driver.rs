@@ -102,9 +102,9 @@ pub unsafe trait Driver: Send + Sync {
     ///
     /// # Safety
     /// The contraction [is sound](Contraction::is_sound). All elements that its sizes and strides address are in memory
-    /// that is live when the step runs. An operand's elements are in its
-    /// [parameter storage](ContractionOperand::parameter_storage) if it has one. The elements of the result are distinct. While the step runs, nothing else writes the operands or
-    /// accesses the result.
+    /// that is live when the step runs. An operand's elements are in its [parameter
+    /// storage](ContractionOperand::parameter_storage) if it has one. The elements of the result are distinct. While
+    /// the step runs, nothing else writes the operands or accesses the result.
     ///
     /// # Errors
     /// [`Code::Backend`](ms_ir::Code::Backend) if the device cannot run it; the errors of the device.

@@ -23,8 +23,8 @@ impl Deref for HostArray<'_> {
 }
 
 impl Array {
-    /// Returns the elements in host memory: this array if it is there, else a copy, made after the work that computes
-    /// it.
+    /// Returns the elements in host memory: this array if it is there, else a copy. The copy waits for the work that
+    /// computes the array.
     ///
     /// # Errors
     /// [`Code::Memory`] when the system has no memory for the copy; the errors of the device, and of the work that

@@ -48,8 +48,8 @@ impl Tensor {
     ///
     /// ```
     /// use ms_core::{DType, Tensor};
-    /// assert_eq!([Tensor::scalar(0.5), Tensor::scalar(7), Tensor::scalar(7u8)].map(|it|
-    /// it.dtype()), [DType::F32, DType::I64, DType::U8]);
+    /// let tensors = [Tensor::scalar(0.5), Tensor::scalar(7), Tensor::scalar(7u8)];
+    /// assert_eq!(tensors.map(|it| it.dtype()), [DType::F32, DType::I64, DType::U8]);
     /// assert_eq!(Tensor::from(0.1).item::<f64>(), 0.1);
     /// ```
     #[track_caller]

@@ -93,8 +93,8 @@ fn diagonal(rule: Rule, call: &Pushed<'_>, tangents: &[Option<Tensor>], given: &
     given.iter().filter_map(share).reduce(|a, b| ops::add(&a, &b))
 }
 
-/// Returns whether the first `results` outputs of a graph without transforms are linear in its first `inputs` inputs, as
-/// far as its ops show.
+/// Returns whether the first `results` outputs of a graph without transforms are linear in its first `inputs` inputs,
+/// as far as its ops show.
 ///
 /// # Errors
 /// [`Code::NoGradient`](ms_ir::Code::NoGradient) when an op on the path has no derivative.

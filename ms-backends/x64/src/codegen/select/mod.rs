@@ -77,9 +77,9 @@ pub fn select_strip(kernel: &Kernel, target: Target, tuning: Tuning) -> Option<P
 /// of AVX-512 is as wide in bytes.
 pub fn select_wide_strip(kernel: &Kernel, target: Target) -> Option<Program> {
     /// The largest number of instructions. Longer bodies spill.
-    const MOST: usize = 12;
+    const MAX_INSTS: usize = 12;
     let reductions = kernel.insts.iter().filter(|it| matches!(it, Inst::Reduce(..))).count();
-    let fits = target == Target::Avx2 && reductions == 1 && kernel.insts.len() <= MOST;
+    let fits = target == Target::Avx2 && reductions == 1 && kernel.insts.len() <= MAX_INSTS;
     let select = fits.then(|| Select::new(kernel, target, kernel.order, WIDE_COPIES))?;
     run(Select { accumulators: WIDE_COPIES, ..select }).ok()
 }

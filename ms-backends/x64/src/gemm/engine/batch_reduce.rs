@@ -96,8 +96,8 @@ impl Filters {
     /// each K block. All kernel taps of a block of channels precede the next block.
     ///
     /// # Safety
-    /// The operand and the micro-panel exist. `k_blocks` has as many K blocks as the micro-panel, whose words were stored
-    /// in the layout. `to` has room for the sums.
+    /// The operand and the micro-panel exist. `k_blocks` has as many K blocks as the micro-panel, whose words were
+    /// stored in the layout. `to` has room for the sums.
     pub unsafe fn multiply(
         &self,
         [operand, panel]: [usize; 2],

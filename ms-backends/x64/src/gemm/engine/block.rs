@@ -339,8 +339,8 @@ struct Pass<U> {
 /// buffer for edge tiles and for results of other types; `width` is its row stride in words.
 ///
 /// # Safety
-/// The micro-panels have the K blocks of the pass. The result has `sizes` rows and columns, and `sums` has [`PANEL_ROWS`]
-/// initialised rows and columns.
+/// The micro-panels have the K blocks of the pass. The result has `sizes` rows and columns, and `sums` has
+/// [`PANEL_ROWS`] initialised rows and columns.
 unsafe fn tile<U>(
     state: &mut U,
     pass: &Pass<U>,

@@ -122,7 +122,8 @@ pub(in crate::ops) fn first_result(def: &'static OpDef, attrs: &Attrs, inputs: &
 }
 
 /// Declares the definition of a composite. The body gives its type rule and its evaluation. `finite` is
-/// [`TransformRules::finite_derivatives`](super::TransformRules::finite_derivatives). `inner` defaults to [`Inner::DEFAULT`](super::wide::Inner::DEFAULT).
+/// [`TransformRules::finite_derivatives`](super::TransformRules::finite_derivatives). `inner` defaults to
+/// [`Inner::DEFAULT`](super::wide::Inner::DEFAULT).
 macro_rules! composite {
     (
         $(#[$doc:meta])*

@@ -67,8 +67,8 @@ fn dot(a: &Tensor, b: &Tensor) -> f64 {
 /// A check of the derivative rule of a composite: of its vector-Jacobian product, and of its body.
 pub type CheckByBody<'a> = &'a dyn Fn(&'static OpDef, Body, &Vjp<'_>);
 
-/// Compares the derivative rules of all ops in a range of numbers with central differences, those of composites with the
-/// derivatives of their bodies, and views with their evaluation.
+/// Compares the derivative rules of all ops in a range of numbers with central differences, those of composites with
+/// the derivatives of their bodies, and views with their evaluation.
 pub fn check_ops(numbers: std::ops::Range<u16>, by_body: CheckByBody<'_>) {
     for def in definitions().filter(|it| numbers.contains(&it.info.number)) {
         for sample in (def.samples)() {

@@ -14,7 +14,7 @@ const fn call(number: u16, name: &'static str, control: fn(&Attrs) -> Control) -
         lowering: applied(control),
         samples: Vec::new,
         transforms: &TransformRules {
-            derivative: Derivative::None("its derivative is that of the graph that it calls"),
+            derivative: Derivative::None("transforms differentiate the graph that it calls"),
             finite_derivatives: false,
             batching: Batching::Derived,
             body: None,

@@ -10,8 +10,9 @@ attributes! {
     pub struct CastAttrs { to: DType }
 }
 
-/// Converts the operand to the dtype `to`, as [`Element::from_scalar`](crate::tensor::Element::from_scalar) does. Floats are rounded once, or truncated and
-/// saturated to integers (NaN to zero). Integers wrap, and nonzero values are true.
+/// Converts the operand to the dtype `to`, as [`Element::from_scalar`](crate::tensor::Element::from_scalar) does.
+/// Floats are rounded once, or truncated and saturated to integers (NaN to zero). Integers wrap, and nonzero values are
+/// true.
 pub static CAST: OpDef = OpDef {
     info: OpInfo { number: 2, name: "cast", attrs: CastAttrs::DECLARED },
     infer: |attrs, inputs| Ok(smallvec![Type::new(CastAttrs::of(attrs).to(), inputs[0].dims.clone())]),

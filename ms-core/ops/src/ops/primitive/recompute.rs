@@ -15,7 +15,7 @@ pub static RECOMPUTE: OpDef = OpDef {
     lowering: applied(|_| Control::Recompute),
     samples: Vec::new,
     transforms: &TransformRules {
-        derivative: Derivative::None("its derivative is that of its graph"),
+        derivative: Derivative::None("transforms differentiate its graph"),
         finite_derivatives: false,
         batching: Batching::Derived,
         body: None,

@@ -28,7 +28,7 @@ pub static SCAN: OpDef = OpDef {
     lowering: Lowering::Regions(RegionRule { count: 1, control: |attrs| Control::Loop(form(attrs)), infer, eval }),
     samples: Vec::new,
     transforms: &TransformRules {
-        derivative: Derivative::None("its derivative is that of its region"),
+        derivative: Derivative::None("transforms differentiate its region"),
         finite_derivatives: false,
         batching: Batching::Derived,
         body: None,

@@ -66,7 +66,7 @@ pub static WHILE: OpDef = OpDef {
     }),
     samples: Vec::new,
     transforms: &TransformRules {
-        derivative: Derivative::None("its derivative is that of its regions"),
+        derivative: Derivative::None("transforms differentiate its regions"),
         finite_derivatives: false,
         batching: Batching::Derived,
         body: None,

@@ -16,8 +16,8 @@ use std::sync::Arc;
 /// An op on operands of a [key](Key): everything but addresses and the values of host scalars.
 #[expect(clippy::large_enum_variant, reason = "each step is alone in an `Rc`, so that boxes would only add loads")]
 pub(super) enum Step {
-    /// An elementwise op on [dense operands](Class::Elementwise). One loop covers all elements: each operand advances by
-    /// one element or, if it is a single element, not at all. Host scalars are immediates.
+    /// An elementwise op on [dense operands](Class::Elementwise). One loop covers all elements: each operand advances
+    /// by one element or, if it is a single element, not at all. Host scalars are immediates.
     Elementwise {
         /// The dtype of the result.
         dtype: DType,
