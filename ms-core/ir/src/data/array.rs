@@ -161,6 +161,7 @@ impl Array {
     }
 
     /// The number of elements.
+    #[inline]
     pub fn numel(&self) -> usize {
         self.layout.numel()
     }
