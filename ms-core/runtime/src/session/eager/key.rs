@@ -3,7 +3,7 @@
 //! The key of dense operands has no sizes, so one step serves all of them. Any other key has the layouts of the
 //! operands.
 
-use super::Operands;
+use super::{Arrays, Operands};
 use crate::session::context::settings;
 use ms_ops::ops::{Lowering, OpDef};
 use ms_ops::tensor::{Array, Attr, Attrs, DType, Device, Layout, OpCall};
@@ -37,6 +37,12 @@ pub(super) struct Key<'a> {
     pub shape: &'a [usize],
     /// The axis of a gather.
     pub axis: Option<usize>,
+}
+
+/// Returns the shape of the operand with the most axes and then the most elements.
+#[inline(never)]
+fn widest_shape<'a>(arrays: &Arrays<'a>) -> &'a [usize] {
+    arrays.iter().max_by_key(|it| (it.layout().rank(), it.numel())).map_or(&[], |it| it.shape())
 }
 
 /// The part of a key that is fast to hash and to compare. From the low end it has these fields:
@@ -86,15 +92,16 @@ impl Word {
         }
         let mut word = Self::new(call.op.number(), Class::Elementwise);
         let arrays = &operands.arrays;
-        let widest = arrays.iter().max_by_key(|it| (it.layout().rank(), it.numel()));
-        let shape = widest.map_or(&[][..], |it| it.shape());
+        let first = arrays.first().map_or(&[][..], |it| it.shape());
+        let is_uniform = arrays.iter().skip(1).all(|it| it.shape() == first);
+        let shape = if is_uniform { first } else { widest_shape(arrays) };
         for (i, &(at, number)) in operands.numbers.iter().enumerate() {
             word.set_number(at);
             word.set_dtype(arrays.len() + i, number.dtype());
         }
         for (i, operand) in arrays.iter().enumerate() {
             word.set_dtype(i, operand.dtype());
-            if operand.shape() == shape {
+            if is_uniform || operand.shape() == shape {
                 if !operand.layout().is_contiguous() {
                     return None;
                 }
