@@ -1,4 +1,5 @@
-//! Tests that every code of a run-time error has a page, and that a caught error prints nothing.
+//! Tests that every code of a run-time error has a page, that errors of every crate name the line of the user, and that
+//! a caught error prints nothing.
 
 use ms::prelude::*;
 use std::collections::BTreeSet;
@@ -63,4 +64,53 @@ fn a_caught_error_prints_nothing() {
     assert_eq!(REPORTED.load(Ordering::Relaxed), 0, "inside `catch`");
     assert!(panic::catch_unwind(wrong).is_err());
     assert_eq!(REPORTED.load(Ordering::Relaxed), 1, "outside of it");
+}
+
+/// Gathers outside of the table in compiled code.
+#[jit]
+fn gathered(table: &Tensor, index: &Tensor) -> Tensor {
+    ops::gather(table, index, 0) * 2.0 // from ms-cpu
+}
+
+/// Needs more memory than an address space has for a value between operands and results.
+#[jit]
+fn enormous(x: &Tensor) -> Tensor {
+    let wide = x.reshape([-1, 1, 1]).broadcast_to([1 << 20, 1 << 20, 1 << 16]);
+    let (sorted, _) = wide.sort(0, false); // from ms-compile
+    sorted.sum(())
+}
+
+/// Branches on a traced value where no branch can be traced.
+#[jit]
+fn branching(x: &Tensor) -> Tensor {
+    let positive = x.sum(()).item::<f32>() > 0.0; // from ms-trace
+    if positive { x + 1.0 } else { x.clone() }
+}
+
+#[test]
+fn errors_of_every_crate_name_the_line_of_the_user() {
+    let (two, three) = (tensor![1.0, 2.0], tensor![1.0, 2.0, 3.0]);
+    let parameter = Parameter::new(two.clone(), "w");
+    let refused: [(&str, &dyn Fn()); 9] = [
+        ("ms-ir", &|| drop(two.broadcast_to([3]))),         // from ms-ir
+        ("ms-ops", &|| assert_eq!(two.item::<f32>(), 1.0)), // from ms-ops
+        ("ms-trace", &|| drop(branching(&two))),
+        ("ms-trace", &|| drop(ops::assign(&parameter, &three))), // from ms-trace
+        ("ms-core", &|| drop(ms::vmap(|x: &Tensor, y: &Tensor| x + y)(&two, &three))), // from ms-core
+        ("ms-compile", &|| drop(enormous(&Tensor::ones([1 << 20])))),
+        ("ms-cpu", &|| drop(gathered(&three, &tensor![7i64]))),
+        ("ms-ml", &|| drop(ms::nn::Dense::new(2, 3).forward(&three))), // from ms-ml
+        ("ms-ml", &|| drop(ms::nn::Dropout::new(2.0))),                // from ms-ml
+    ];
+    let source = include_str!("errors.rs");
+    for (name, provoke) in refused {
+        let error = ms::catch(provoke).expect_err(name);
+        let report = error.report();
+        let place = report.location.map(|it| format!("{}:{}", it.file(), it.line())).or_else(|| report.line.clone());
+        let place = place.unwrap_or_else(|| panic!("an error of {name} has no line: {error}"));
+        let line = place.split_once("errors.rs:").and_then(|it| it.1.split(':').next()?.parse::<usize>().ok());
+        let line = line.unwrap_or_else(|| panic!("an error of {name} names {place}: {error}"));
+        let text = source.lines().nth(line - 1).unwrap_or_default();
+        assert!(text.ends_with(&format!("// from {name}")), "an error of {name} names `{text}`: {error}");
+    }
 }

@@ -440,6 +440,14 @@ fn keys_of_the_cache_name_the_sources_of_every_crate() {
     let missing: Vec<_> = deciding.iter().filter(|it| !keyed(&it.0, &it.1)).collect();
     assert!(missing.is_empty(), "the keys of the cache lack the sources of {missing:?}");
     assert!(!keyed("ms-other", &root().join("ms-cache/Cargo.toml")), "a crate without a hash is found");
+    // Their lines are not the user's.
+    let registers = |path: &Path| {
+        let text = fs::read_to_string(path.with_file_name("src").join("lib.rs")).expect("the file is readable");
+        text.contains("LibrarySource::Compiler(file!())")
+    };
+    let raising = found.iter().filter(|it| !["ms-cache", "ms-macros", "ms-protobuf"].contains(&it.0.as_str()));
+    let missing: Vec<_> = raising.filter(|it| !registers(&it.1)).collect();
+    assert!(missing.is_empty(), "errors would show lines of {missing:?}");
 }
 
 #[test]
