@@ -1,6 +1,8 @@
 //! Encodes and decodes protocol buffer messages (<https://protobuf.dev/programming-guides/encoding/>): fields, and
 //! nothing of the messages that consist of them.
 //!
+//! The crate `prost` is not used. It copies every field of bytes, and aborts the process when memory runs out.
+//!
 //! **Invariant:** this crate depends on no other crate of the workspace. Test: `crates_depend_downwards` in
 //! `tests/architecture/main.rs`.
 //!

@@ -1,4 +1,6 @@
 //! Reads tables of comma-separated values, as in RFC 4180.
+//!
+//! The crate `csv` is not used. It accepts a quoted field without an end, and text behind a closing quote.
 
 use super::file::{read, refuse};
 use ms_core::error::in_op;

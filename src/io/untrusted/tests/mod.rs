@@ -85,7 +85,10 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
         "ckpt" => of_repository("tests/data", "ckpt"),
         "csv" => [&b"x,y,z\n0.5,1,2\n-2,3,\"4\"\n"[..], b"a\n1\n\n2\r\n"].map(<[u8]>::to_vec).into(),
         "exported" => functions().iter().map(|it| written(|path| it.save(path))).collect(),
-        "idx" => vec![[&[0, 0, 8, 2, 0, 0, 0, 2, 0, 0, 0, 3][..], &[7; 6]].concat()],
+        "idx" => {
+            let plain = [&[0, 0, 8, 2, 0, 0, 0, 2, 0, 0, 0, 3][..], &[7; 6]].concat();
+            of_repository("tests/training/data/files", "gz").into_iter().chain([plain]).collect()
+        }
         "npy" => {
             let mut all: Vec<_> = tensors().iter().map(|it| npy::encode(it).expect("NumPy has the type")).collect();
             let turned = String::from_utf8_lossy(&all[0]).contains("False");
@@ -96,7 +99,10 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
             all.push(columns);
             all
         }
-        "npz" => vec![written(|path| crate::data::write_npz(path, ["a", "b", "c"].into_iter().zip(&tensors())))],
+        "npz" => {
+            let own = written(|path| crate::data::write_npz(path, ["a", "b", "c"].into_iter().zip(&tensors())));
+            of_repository("tests/training/data/files", "npz").into_iter().chain([own]).collect()
+        }
         #[cfg(feature = "onnx")]
         "onnx" => {
             let own = functions();
