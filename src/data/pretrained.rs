@@ -169,7 +169,7 @@ impl Bounds {
         self.growth *= added.unwrap_or(1.0);
         match self.growth <= MAX_GROWTH {
             true => Ok(()),
-            false => Err(format!("its replacements make a text more than {MOST_GROWTH} times as long")),
+            false => Err(format!("its replacements make a text more than {MAX_GROWTH} times as long")),
         }
     }
 }
