@@ -1,7 +1,7 @@
 //! Partitions positions into blocks of constant size, whose loops are vectorised.
 
 /// Maximum number of positions of a block.
-const MOST: usize = 16;
+const MAX_COUNT: usize = 16;
 
 /// A loop over blocks of a constant number of positions.
 pub trait Blocks {
@@ -10,12 +10,12 @@ pub trait Blocks {
 }
 
 /// Runs a loop on the positions below `count`, in order and in few blocks. The last block may overlap the one before
-/// it.
+/// it. Without `SPECIALIZED`, blocks have fewer sizes.
 #[inline(always)]
-pub fn in_blocks(count: usize, blocks: &mut impl Blocks) {
+pub fn in_blocks<const SPECIALIZED: bool>(count: usize, blocks: &mut impl Blocks) {
     match count {
-        MOST.. => run_blocks::<MOST>(count, blocks),
-        8.. => run_blocks::<8>(count, blocks),
+        MAX_COUNT.. if SPECIALIZED => run_blocks::<MAX_COUNT>(count, blocks),
+        8.. if SPECIALIZED => run_blocks::<8>(count, blocks),
         4.. => run_blocks::<4>(count, blocks),
         _ => run_blocks::<1>(count, blocks),
     }

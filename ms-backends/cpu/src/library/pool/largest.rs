@@ -10,7 +10,6 @@ use super::plan::{Loops, Pool};
 use ms_ir::data::{Element, try_filled};
 use ms_ir::error::Result;
 use ms_x64::interp::Number;
-use std::marker::PhantomData;
 use std::ops::Range;
 
 /// Number of elements of padded lines that the first pass finds before the second one. Loads that overlap several
@@ -22,25 +21,21 @@ const BAND: usize = 4096;
 
 /// The consumer of the largest elements.
 pub trait Sink<T>: Sync {
-    /// Whether the consumer needs indices. The first of several NaNs then counts, otherwise the last one.
-    const INDICES: bool;
-
     /// Returns the destination of a plane's largest elements, unless the consumer needs indices.
-    #[inline(always)]
     fn maxima(&self, _plane: usize) -> &mut [T] {
         &mut []
     }
 
-    /// Takes the indices of the largest elements of all windows of a plane.
-    #[inline(always)]
-    fn indices(&self, _plane: usize, _places: &[u32]) {}
+    /// Takes the indices of the largest elements of all windows of a plane, if the consumer needs them.
+    fn indices(&self, _plane: usize, _indices: &[u32]) {}
 }
 
-/// The loops over planes.
-pub struct Largest<'a, T, S> {
+/// The loops over planes. `TO_INDICES` tells whether the consumer needs indices. The first of several NaNs then counts,
+/// otherwise the last one.
+pub struct Largest<'a, T, const TO_INDICES: bool> {
     pub pool: &'a Pool,
     pub x: &'a [T],
-    pub sink: S,
+    pub sink: &'a dyn Sink<T>,
 }
 
 /// The largest elements of the columns of some rows of windows, in padded lines.
@@ -50,14 +45,14 @@ struct Columns<T> {
     indices: Vec<u32>,
 }
 
-impl<T: Number + Element, S: Sink<T>> Loops for Largest<'_, T, S> {
+impl<T: Number + Element, const TO_INDICES: bool> Loops for Largest<'_, T, TO_INDICES> {
     #[inline(always)]
-    fn run(&self, planes: Range<usize>) -> Result<()> {
+    fn run<const SPECIALIZED: bool>(&self, planes: Range<usize>) -> Result<()> {
         let pool = self.pool;
         let batch = (BATCH / pool.pitch).max(1);
         let len = batch * pool.pitch;
         let mut columns = Columns { maxima: try_filled(T::LOWEST, len)?, indices: try_filled(u32::MAX, len)? };
-        let mut indices = try_filled(0, if S::INDICES { pool.output_len } else { 0 })?;
+        let mut indices = try_filled(0, if TO_INDICES { pool.output_len } else { 0 })?;
         for plane in planes {
             let x = &self.x[plane * pool.input_len..][..pool.input_len];
             let maxima = self.sink.maxima(plane);
@@ -68,20 +63,20 @@ impl<T: Number + Element, S: Sink<T>> Loops for Largest<'_, T, S> {
                 let end = pool.end(rows.end - 1);
                 if ready < end {
                     let next = &x[ready..end.max(pool.input_len.min(ready + BAND))];
-                    needs_order |= match S::INDICES {
+                    needs_order |= match TO_INDICES {
                         true => next.iter().fold(false, |some, &it| some | is_nan(it)),
                         false => T::has_nan_or_negative_zero(next),
                     };
                     ready += next.len();
                 }
                 let indices = &mut indices[..];
-                match (needs_order, S::INDICES) {
-                    (true, _) => self.rows::<true, true>(x, rows, &mut columns, maxima, indices),
-                    (false, true) => self.rows::<true, false>(x, rows, &mut columns, maxima, indices),
-                    (false, false) => self.rows::<false, false>(x, rows, &mut columns, maxima, indices),
+                match (needs_order, TO_INDICES) {
+                    (true, _) => self.rows::<SPECIALIZED, true, true>(x, rows, &mut columns, maxima, indices),
+                    (false, true) => self.rows::<SPECIALIZED, true, false>(x, rows, &mut columns, maxima, indices),
+                    (false, false) => self.rows::<SPECIALIZED, false, false>(x, rows, &mut columns, maxima, indices),
                 }
             }
-            if S::INDICES {
+            if TO_INDICES {
                 self.sink.indices(plane, &indices);
             }
         }
@@ -89,10 +84,10 @@ impl<T: Number + Element, S: Sink<T>> Loops for Largest<'_, T, S> {
     }
 }
 
-impl<T: Number + Element, S: Sink<T>> Largest<'_, T, S> {
+impl<T: Number + Element, const TO_INDICES: bool> Largest<'_, T, TO_INDICES> {
     /// Finds the largest elements of some rows of windows.
     #[inline(always)]
-    fn rows<const INDICES: bool, const NANS: bool>(
+    fn rows<const SPECIALIZED: bool, const INDICES: bool, const NANS: bool>(
         &self,
         x: &[T],
         rows: Range<usize>,
@@ -105,22 +100,25 @@ impl<T: Number + Element, S: Sink<T>> Largest<'_, T, S> {
             let at = number * pool.pitch + pool.slack + pool.before;
             let to = (&mut columns.maxima[at..], &mut columns.indices[at..]);
             match *pool.lines(row) {
-                [a] => down::<S, _, _, INDICES, NANS>(x, [a], pool.input, to),
-                [a, b] => down::<S, _, _, INDICES, NANS>(x, [a, b], pool.input, to),
-                [a, b, c] => down::<S, _, _, INDICES, NANS>(x, [a, b, c], pool.input, to),
-                ref lines => down::<S, _, _, INDICES, NANS>(x, lines, pool.input, to),
+                [a, b] if SPECIALIZED => {
+                    down::<SPECIALIZED, TO_INDICES, _, _, INDICES, NANS>(x, [a, b], pool.input, to);
+                }
+                [a, b, c] if SPECIALIZED => {
+                    down::<SPECIALIZED, TO_INDICES, _, _, INDICES, NANS>(x, [a, b, c], pool.input, to);
+                }
+                ref lines => down::<SPECIALIZED, TO_INDICES, _, _, INDICES, NANS>(x, lines, pool.input, to),
             }
         }
         for (number, row) in rows.enumerate() {
             let at = number * pool.pitch;
             let from = (&columns.maxima[at..], &columns.indices[at..]);
             let (at, maxima, indices) = (row * pool.output, &mut *maxima, &mut *indices);
-            let to = if S::INDICES { (maxima, &mut indices[at..]) } else { (&mut maxima[at..], indices) };
+            let to = if TO_INDICES { (maxima, &mut indices[at..]) } else { (&mut maxima[at..], indices) };
             match pool.stride {
-                1 => across::<S, _, 1, INDICES, NANS>(pool, from, to),
-                2 => across::<S, _, 2, INDICES, NANS>(pool, from, to),
-                3 => across::<S, _, 3, INDICES, NANS>(pool, from, to),
-                _ => across::<S, _, 0, INDICES, NANS>(pool, from, to),
+                1 if SPECIALIZED => across::<SPECIALIZED, TO_INDICES, _, 1, INDICES, NANS>(pool, from, to),
+                2 if SPECIALIZED => across::<SPECIALIZED, TO_INDICES, _, 2, INDICES, NANS>(pool, from, to),
+                3 if SPECIALIZED => across::<SPECIALIZED, TO_INDICES, _, 3, INDICES, NANS>(pool, from, to),
+                _ => across::<SPECIALIZED, TO_INDICES, _, 0, INDICES, NANS>(pool, from, to),
             }
         }
     }
@@ -128,7 +126,14 @@ impl<T: Number + Element, S: Sink<T>> Largest<'_, T, S> {
 
 /// Finds the largest elements of the columns of a row of windows, which covers these lines.
 #[inline(always)]
-fn down<S: Sink<T>, T: Number, L: AsRef<[usize]>, const INDICES: bool, const NANS: bool>(
+fn down<
+    const SPECIALIZED: bool,
+    const TO_INDICES: bool,
+    T: Number,
+    L: AsRef<[usize]>,
+    const INDICES: bool,
+    const NANS: bool,
+>(
     x: &[T],
     lines: L,
     count: usize,
@@ -136,20 +141,19 @@ fn down<S: Sink<T>, T: Number, L: AsRef<[usize]>, const INDICES: bool, const NAN
 ) {
     assert!(lines.as_ref().iter().all(|&it| it <= x.len() && count <= x.len() - it));
     assert!(count <= to.0.len() && count <= to.1.len());
-    in_blocks(count, &mut Down::<S, T, L, INDICES, NANS> { x, lines, to, sink: PhantomData });
+    in_blocks::<SPECIALIZED>(count, &mut Down::<TO_INDICES, T, L, INDICES, NANS> { x, lines, to });
 }
 
 /// The loop over the columns of a row of windows.
-struct Down<'a, S, T, L, const INDICES: bool, const NANS: bool> {
+struct Down<'a, const TO_INDICES: bool, T, L, const INDICES: bool, const NANS: bool> {
     x: &'a [T],
     /// The start of each line of the windows.
     lines: L,
     to: (&'a mut [T], &'a mut [u32]),
-    sink: PhantomData<S>,
 }
 
-impl<S: Sink<T>, T: Number, L: AsRef<[usize]>, const INDICES: bool, const NANS: bool> Blocks
-    for Down<'_, S, T, L, INDICES, NANS>
+impl<const TO_INDICES: bool, T: Number, L: AsRef<[usize]>, const INDICES: bool, const NANS: bool> Blocks
+    for Down<'_, TO_INDICES, T, L, INDICES, NANS>
 {
     #[inline(always)]
     fn block<const COUNT: usize>(&mut self, at: usize) {
@@ -162,7 +166,7 @@ impl<S: Sink<T>, T: Number, L: AsRef<[usize]>, const INDICES: bool, const NANS: 
             if number == 0 {
                 best = Best { maxima: *maxima, indices };
             } else {
-                best.or_later(maxima, &indices, !S::INDICES);
+                best.or_later(maxima, &indices, !TO_INDICES);
             }
         }
         // SAFETY: `down` asserts that `to` has room for each column, and blocks stay below the number of columns.
@@ -179,7 +183,14 @@ impl<S: Sink<T>, T: Number, L: AsRef<[usize]>, const INDICES: bool, const NANS: 
 
 /// Finds the maxima of a row of windows from the maxima of its columns.
 #[inline(always)]
-fn across<S: Sink<T>, T: Number, const STRIDE: usize, const INDICES: bool, const NANS: bool>(
+fn across<
+    const SPECIALIZED: bool,
+    const TO_INDICES: bool,
+    T: Number,
+    const STRIDE: usize,
+    const INDICES: bool,
+    const NANS: bool,
+>(
     pool: &Pool,
     from: (&[T], &[u32]),
     to: (&mut [T], &mut [u32]),
@@ -188,23 +199,22 @@ fn across<S: Sink<T>, T: Number, const STRIDE: usize, const INDICES: bool, const
     let len = output * stride + (kernel - 1) * dilation;
     assert!(STRIDE == 0 || STRIDE == stride);
     assert!(len <= from.0.len() && len <= from.1.len());
-    assert!(output <= if S::INDICES { to.1.len() } else { to.0.len() });
-    let mut loops = Across::<S, T, STRIDE, INDICES, NANS> { stride, kernel, dilation, from, to, sink: PhantomData };
-    in_blocks(output, &mut loops);
+    assert!(output <= if TO_INDICES { to.1.len() } else { to.0.len() });
+    let mut loops = Across::<TO_INDICES, T, STRIDE, INDICES, NANS> { stride, kernel, dilation, from, to };
+    in_blocks::<SPECIALIZED>(output, &mut loops);
 }
 
 /// The loop over a row of windows with a constant stride, or with any stride if `STRIDE` is zero.
-struct Across<'a, S, T, const STRIDE: usize, const INDICES: bool, const NANS: bool> {
+struct Across<'a, const TO_INDICES: bool, T, const STRIDE: usize, const INDICES: bool, const NANS: bool> {
     stride: usize,
     kernel: usize,
     dilation: usize,
     from: (&'a [T], &'a [u32]),
     to: (&'a mut [T], &'a mut [u32]),
-    sink: PhantomData<S>,
 }
 
-impl<S: Sink<T>, T: Number, const STRIDE: usize, const INDICES: bool, const NANS: bool> Blocks
-    for Across<'_, S, T, STRIDE, INDICES, NANS>
+impl<const TO_INDICES: bool, T: Number, const STRIDE: usize, const INDICES: bool, const NANS: bool> Blocks
+    for Across<'_, TO_INDICES, T, STRIDE, INDICES, NANS>
 {
     #[inline(always)]
     fn block<const COUNT: usize>(&mut self, at: usize) {
@@ -226,11 +236,11 @@ impl<S: Sink<T>, T: Number, const STRIDE: usize, const INDICES: bool, const NANS
         for _ in 1..self.kernel {
             from += self.dilation;
             let Best { maxima, indices } = of(from);
-            best.or(&maxima, &indices, !S::INDICES);
+            best.or(&maxima, &indices, !TO_INDICES);
         }
         // SAFETY: `across` asserts that `to` has room for each window, and blocks stay below the number of windows.
         unsafe {
-            match S::INDICES {
+            match TO_INDICES {
                 true => *block_mut(self.to.1, at) = best.indices,
                 false => *block_mut(self.to.0, at) = best.maxima,
             }

@@ -38,7 +38,7 @@ pub fn max<T: Number + Element>(
     let (x, out) = (elements::<T>(&inputs[0]), Shared::new(out.as_mut_ptr()));
     match Pairs::<T, false>::new(pool, x, &[], &out) {
         Some(pairs) => run(isa, pool, &pairs),
-        None => run(isa, pool, &Largest { pool, x, sink: Max { pool, out: &out } }),
+        None => run(isa, pool, &Largest::<_, false> { pool, x, sink: &Max { pool, out: &out } }),
     }
 }
 
@@ -49,9 +49,6 @@ struct Max<'a, T> {
 }
 
 impl<T: Number + Element> Sink<T> for Max<'_, T> {
-    const INDICES: bool = false;
-
-    #[inline(always)]
     fn maxima(&self, plane: usize) -> &mut [T] {
         let len = self.pool.output_len;
         // SAFETY: each plane has its own `output_len` elements of the result.
@@ -73,7 +70,7 @@ pub fn max_grad<T: Number + Element + AddAssign>(
     let out = Shared::new(out.as_mut_ptr());
     match Pairs::<T, true>::new(pool, x, g, &out) {
         Some(pairs) => run(isa, pool, &pairs),
-        None => run(isa, pool, &Largest { pool, x, sink: Grad { pool, g, out: &out } }),
+        None => run(isa, pool, &Largest::<_, true> { pool, x, sink: &Grad { pool, g, out: &out } }),
     }
 }
 
@@ -85,9 +82,6 @@ struct Grad<'a, T> {
 }
 
 impl<T: Number + Element + AddAssign> Sink<T> for Grad<'_, T> {
-    const INDICES: bool = true;
-
-    #[inline(always)]
     fn indices(&self, plane: usize, indices: &[u32]) {
         let len = self.pool.input_len;
         // SAFETY: each plane has its own `input_len` elements of the result.
@@ -111,7 +105,7 @@ pub fn max_take<T: Number + Element>(
     let (x, h) = (elements::<T>(&inputs[0]), elements::<T>(&inputs[1]));
     let pool = &Pool::new(attrs, inputs[0].shape(), shape);
     let out = Shared::new(out.as_mut_ptr());
-    run(isa, pool, &Largest { pool, x, sink: Take { pool, h, out: &out } })
+    run(isa, pool, &Largest::<_, true> { pool, x, sink: &Take { pool, h, out: &out } })
 }
 
 /// Reads elements at the indices of the largest ones.
@@ -122,9 +116,6 @@ struct Take<'a, T> {
 }
 
 impl<T: Number + Element> Sink<T> for Take<'_, T> {
-    const INDICES: bool = true;
-
-    #[inline(always)]
     fn indices(&self, plane: usize, indices: &[u32]) {
         let h = &self.h[plane * self.pool.input_len..][..self.pool.input_len];
         let len = self.pool.output_len;
@@ -147,13 +138,13 @@ fn compiled(isa: Isa, loops: &impl Loops, planes: Range<usize>) -> Result<()> {
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
     fn avx512(loops: &impl Loops, planes: Range<usize>) -> Result<()> {
-        loops.run(planes)
+        loops.run::<true>(planes)
     }
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,fma")]
     fn avx2(loops: &impl Loops, planes: Range<usize>) -> Result<()> {
-        loops.run(planes)
+        loops.run::<true>(planes)
     }
 
     match isa {
@@ -163,6 +154,6 @@ fn compiled(isa: Isa, loops: &impl Loops, planes: Range<usize>) -> Result<()> {
         // SAFETY: `isa` is an instruction set of this processor, which has AVX2.
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => unsafe { avx2(loops, planes) },
-        _ => loops.run(planes),
+        _ => loops.run::<false>(planes),
     }
 }

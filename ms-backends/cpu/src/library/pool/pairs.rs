@@ -88,7 +88,7 @@ impl<T: Number + Element, const GRADIENT: bool> Blocks for Row<'_, T, GRADIENT> 
 
 impl<T: Number + Element, const GRADIENT: bool> Loops for Pairs<'_, T, GRADIENT> {
     #[inline(always)]
-    fn run(&self, planes: Range<usize>) -> Result<()> {
+    fn run<const SPECIALIZED: bool>(&self, planes: Range<usize>) -> Result<()> {
         let [a, b, c] = self.windows.axes();
         let [input, output] = [self.windows.input_len(), self.windows.output_len()];
         for plane in planes {
@@ -105,7 +105,7 @@ impl<T: Number + Element, const GRADIENT: bool> Loops for Pairs<'_, T, GRADIENT>
                     ((i * b.output + j) * c.output, (i * a.stride * b.input + j * b.stride) * c.input);
                 let (g, start) = if GRADIENT { (&g[window..], element) } else { (g, window) };
                 let (from, to) = (&from[element..], &mut to[start..]);
-                in_blocks(c.output, &mut Row::<T, GRADIENT> { rows: &self.rows, from, g, to });
+                in_blocks::<SPECIALIZED>(c.output, &mut Row::<T, GRADIENT> { rows: &self.rows, from, g, to });
             }
         }
         Ok(())
