@@ -2,6 +2,7 @@
 //! of the book, and the prose of comments and pages.
 
 mod items;
+mod paths;
 mod prose;
 mod words;
 
@@ -9,8 +10,11 @@ use std::path::{Path, PathBuf};
 
 /// Returns the files in a folder and its subfolders, without build outputs and hidden folders.
 fn files(folder: &Path) -> Vec<PathBuf> {
-    let is_source =
-        |it: &PathBuf| it.file_name().is_some_and(|it| it != "target" && !it.to_string_lossy().starts_with('.'));
+    let is_source = |it: &PathBuf| {
+        // Cargo marks its folders of outputs. A module may be called `target`, too.
+        let is_output = it.join("CACHEDIR.TAG").exists();
+        !is_output && it.file_name().is_some_and(|it| !it.to_string_lossy().starts_with('.'))
+    };
     let entries = std::fs::read_dir(folder).expect("a readable folder");
     let mut paths: Vec<PathBuf> = entries.map(|it| it.expect("an entry").path()).filter(is_source).collect();
     paths.sort();

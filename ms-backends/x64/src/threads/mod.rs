@@ -37,7 +37,7 @@ const SPIN: Duration = Duration::from_micros(100);
 const SLOTS: usize = 16;
 
 /// The maximum number of chunks of a task, which is stored in half a word.
-const MAX_CHUNKS: usize = u32::MAX as usize;
+const MAX_SLOT_CHUNKS: usize = u32::MAX as usize;
 
 thread_local! {
     /// Whether this thread is running a chunk, or is inside [`serial`].
@@ -183,7 +183,7 @@ impl Pool {
 
     fn run(&self, chunks: usize, nanos: usize, f: &(dyn Fn(usize) + Sync)) {
         let shared = &*self.shared;
-        let Some(at) = (if chunks <= MAX_CHUNKS { shared.take_slot() } else { None }) else {
+        let Some(at) = (if chunks <= MAX_SLOT_CHUNKS { shared.take_slot() } else { None }) else {
             return (0..chunks).for_each(f);
         };
         let slot = &shared.slots[at];

@@ -14,7 +14,7 @@
 //!
 //! Regions of nodes become routines of the same plan (`iteration`, `routines`), before the graphs whose nodes run them.
 //! A small `while` is a kernel (`repeat`). Everything that depends on the processor is in its
-//! [`Target`](crate::target::Target)(crate::target::Target). Eager execution builds kernels of single ops ([`eager`])
+//! [`Target`](crate::target::Target). Eager execution builds kernels of single ops ([`eager`])
 //! over the same loops ([`nest`]).
 
 mod fusion;

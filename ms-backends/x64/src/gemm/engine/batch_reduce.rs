@@ -116,7 +116,7 @@ impl Filters {
         // was given it. No other engine is live on this thread, as it runs one product at a time.
         unsafe {
             match self.choice.engine {
-                Engine::None => unreachable!("filters are packed for units"),
+                Engine::None => unreachable!("filters are packed for an engine"),
                 #[cfg(any(test, feature = "emulation"))]
                 Engine::Tiles(Implementation::Emulated) => {
                     run::<tiles::Emulated>(split, rows, columns, tiles, (to, step))

@@ -232,7 +232,7 @@ impl Product {
             // contract.
             unsafe {
                 match self.engine {
-                    Engine::None => unreachable!("products are made for units"),
+                    Engine::None => unreachable!("products are packed for an engine"),
                     #[cfg(any(test, feature = "emulation"))]
                     Engine::Tiles(Implementation::Emulated) => own.strip::<tiles::Emulated>(packed),
                     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
