@@ -1,10 +1,11 @@
 //! Reads and writes zip archives and gzip files with Deflate compression.
 
+use super::bytes::take_array;
 use crc32fast::hash as crc32;
 use flate2::bufread::GzDecoder;
 use flate2::{Decompress, FlushDecompress, Status};
 use ms_core::tensor::try_filled;
-use rawzip::{CompressionMethod, ZipArchive};
+use rawzip::{CompressionMethod, ZipArchive, ZipSliceArchive};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -62,6 +63,7 @@ pub(crate) fn members(file: &[u8]) -> Result<Vec<Member<'_>>, String> {
     if archive.end_offset() != file.len() as u64 {
         return Err("it is no zip archive, or has bytes behind its end".to_owned());
     }
+    check_records(file, &archive)?;
     let (mut all, mut places) = (Vec::new(), Vec::new());
     for entry in archive.entries() {
         let entry = entry.map_err(|why| format!("its directory is broken: {why}"))?;
@@ -100,8 +102,36 @@ pub(crate) fn members(file: &[u8]) -> Result<Vec<Member<'_>>, String> {
     Ok(all)
 }
 
-/// The length of the zip64 end-of-central-directory record.
+/// Checks that every record at the end of the file describes the directory that is read. `rawzip` skips the 64-bit record
+/// if it disagrees, ignores the length, and accepts a start that is too low. Other readers would list other members.
+fn check_records(file: &[u8], archive: &ZipSliceArchive<&[u8]>) -> Result<(), String> {
+    let outside = "its directory lies outside of it";
+    let end = usize::try_from(archive.eocd_offset()).map_err(|_| outside)?;
+    let locator = end.checked_sub(LOCATOR).filter(|&at| file[at..].starts_with(b"PK\x06\x07"));
+    let last = match locator {
+        None => end as u64,
+        Some(at) => u64::from_le_bytes(take_array(&mut &file[at + 8..])?),
+    };
+    let length = last.checked_sub(archive.directory_offset()).ok_or(outside)?;
+    let directory = [archive.entries_hint(), length, archive.directory_offset()];
+    let mut fields = &file[end + 10..];
+    let count = u16::from_le_bytes(take_array(&mut fields)?);
+    let [length, start] = [(); 2].map(|()| take_array(&mut fields).map(u32::from_le_bytes));
+    let narrow = [(count.into(), u16::MAX.into()), (length?.into(), u32::MAX.into()), (start?.into(), u32::MAX.into())];
+    // Beside a 64-bit record, a field of all ones refers to it.
+    let agrees = |(&(narrow, ones), it): (&(u64, u64), u64)| narrow == it || locator.is_some() && narrow == ones;
+    let mut all_agree = narrow.iter().zip(directory).all(agrees);
+    if locator.is_some() {
+        let record = usize::try_from(last).ok().and_then(|it| file.get(it..)).unwrap_or_default();
+        let wide = record.get(32..END_64 as usize).filter(|_| record.starts_with(b"PK\x06\x06"));
+        all_agree &= wide == Some(directory.map(u64::to_le_bytes).as_flattened());
+    }
+    if all_agree { Ok(()) } else { Err("the records at its end disagree about its directory".to_owned()) }
+}
+
+/// The lengths of the zip64 end-of-central-directory record and of its locator.
 const END_64: u64 = 56;
+const LOCATOR: usize = 20;
 
 /// The id of the zip64 extra field.
 const SIZES_64: u16 = 1;
@@ -314,24 +344,28 @@ mod tests {
             bytes
         };
         for place in [0, 1, record - 1, record + 1, locator, end, whole.len(), 1 << 40, usize::MAX, usize::MAX - 50] {
-            refused(&with(locator + 8, &(place as u64).to_le_bytes()), "");
+            refused(&with(locator + 8, &(place as u64).to_le_bytes()), "it is no zip archive");
         }
         for length in [0, 43, 45, u64::MAX] {
             refused(&with(record + 4, &length.to_le_bytes()), "it is no zip archive");
         }
+        let disagree = "the records at its end disagree";
         for count in [0, 2, u64::MAX] {
-            refused(&with(record + 24, &count.to_le_bytes()), "its directory has 1 entries, and says");
+            refused(&with(record + 24, &count.to_le_bytes()), disagree);
         }
-        for place in [0, entry as u64 + 1] {
-            refused(&with(record + 48, &place.to_le_bytes()), "its directory is broken");
+        for place in [0, entry as u64 + 1, record as u64] {
+            refused(&with(record + 48, &place.to_le_bytes()), disagree);
         }
-        refused(&with(record + 48, &(record as u64).to_le_bytes()), "its directory has 0 entries, and says 1");
         for place in [u64::MAX, u64::MAX - 10, 1 << 33] {
             refused(&with(record + 48, &place.to_le_bytes()), "it is no zip archive");
         }
-        for (place, value) in [(8, &[2, 0][..]), (10, &[2, 0]), (12, &[7, 0, 0, 0]), (16, &[7, 0, 0, 0])] {
-            refused(&with(end + place, value), "");
+        for length in [0, 7, u64::MAX] {
+            refused(&with(record + 40, &length.to_le_bytes()), disagree);
         }
+        for (place, value) in [(8, &[2, 0][..]), (10, &[2, 0]), (12, &[7, 0, 0, 0])] {
+            refused(&with(end + place, value), "it is no zip archive");
+        }
+        refused(&with(end + 16, &7u32.to_le_bytes()), disagree);
         let extra = entry + 46 + 1;
         // Sizes without their wide fields are 4 GiB.
         refused(&with(extra + 6, &[8, 0]), "`a` is not where the directory says");

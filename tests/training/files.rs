@@ -221,8 +221,15 @@ fn archives_that_lie_are_refused() {
     // Readers disagree where such an archive ends.
     let path = folder.file("two ends", with_comment(b"PK\x05\x06"));
     refused(&path, read_npz(&path), Code::Parse, &["it is no zip archive"]);
-    let path = folder.file("bytes behind", [comment, vec![0]].concat());
+    let path = folder.file("bytes behind", [&comment[..], &[0]].concat());
     refused(&path, read_npz(&path), Code::Parse, &["bytes behind its end"]);
+    // Other readers trust the length of the directory, or its start without a correction.
+    let end = comment.len() - 22;
+    let length = [&comment[..end + 12], &[1], &comment[end + 13..]].concat();
+    for (name, archive) in [("another length", length), ("bytes before", [&[0], &comment[..]].concat())] {
+        let path = folder.file(name, archive);
+        refused(&path, read_npz(&path), Code::Parse, &["the records at its end disagree"]);
+    }
 
     let size = u32::MAX - 1;
     let cases = [
