@@ -393,23 +393,11 @@ fn ops_are_named_in_ops_and_in_the_listed_files() {
     }
 }
 
-/// The crates that decide results: their sources are in the keys of the cache.
-#[test]
-fn keys_of_the_cache_name_the_sources_of_every_crate() {
-    let text = |path: &str| fs::read_to_string(root().join(path)).expect("the file is readable");
-    let keys = [text("ms-core/runtime/src/lib.rs"), text("ms-backends/cpu/src/backend/mod.rs")];
-    let keyed = |package: &str, manifest: &Path| {
-        let build = fs::read_to_string(manifest.with_file_name("build.rs")).unwrap_or_default();
-        let variable = build.split_once("emit_sources(\"").and_then(|it| it.1.split('"').next()).map(str::to_owned);
-        let constant = format!("{}::SOURCES", package.replace('-', "_"));
-        let is_read = |it: &String| {
-            it.contains(&constant) || variable.iter().any(|name| it.contains(&format!("env!(\"{name}\")")))
-        };
-        variable.is_some() && keys.iter().any(is_read)
-    };
+/// Returns the crates of the workspace that the facade depends on, each with its manifest, and the manifests of those
+/// that depend on `ms-onnx`.
+fn dependencies() -> (Vec<(String, PathBuf)>, Vec<PathBuf>) {
     let mut open = vec![root().join("Cargo.toml")];
     let mut found = Vec::new();
-    // The crates that depend on `ms-onnx`.
     let mut users_of_onnx = Vec::new();
     while let Some(manifest) = open.pop() {
         let text = fs::read_to_string(&manifest).expect("the manifest is readable");
@@ -429,6 +417,24 @@ fn keys_of_the_cache_name_the_sources_of_every_crate() {
             }
         }
     }
+    (found, users_of_onnx)
+}
+
+/// The crates that decide results: their sources are in the keys of the cache.
+#[test]
+fn keys_of_the_cache_name_the_sources_of_every_crate() {
+    let text = |path: &str| fs::read_to_string(root().join(path)).expect("the file is readable");
+    let keys = [text("ms-core/runtime/src/lib.rs"), text("ms-backends/cpu/src/backend/mod.rs")];
+    let keyed = |package: &str, manifest: &Path| {
+        let build = fs::read_to_string(manifest.with_file_name("build.rs")).unwrap_or_default();
+        let variable = build.split_once("emit_sources(\"").and_then(|it| it.1.split('"').next()).map(str::to_owned);
+        let constant = format!("{}::SOURCES", package.replace('-', "_"));
+        let is_read = |it: &String| {
+            it.contains(&constant) || variable.iter().any(|name| it.contains(&format!("env!(\"{name}\")")))
+        };
+        variable.is_some() && keys.iter().any(is_read)
+    };
+    let (found, users_of_onnx) = dependencies();
     // The store, the macros and the wire format of files decide no result: a graph that macros build is itself in the
     // key. So is an imported one, while an export decides the results of a backend that compiles it.
     let mut exempt = vec!["ms-cache", "ms-macros", "ms-protobuf"];
@@ -440,14 +446,22 @@ fn keys_of_the_cache_name_the_sources_of_every_crate() {
     let missing: Vec<_> = deciding.iter().filter(|it| !keyed(&it.0, &it.1)).collect();
     assert!(missing.is_empty(), "the keys of the cache lack the sources of {missing:?}");
     assert!(!keyed("ms-other", &root().join("ms-cache/Cargo.toml")), "a crate without a hash is found");
-    // Their lines are not the user's.
-    let registers = |path: &Path| {
-        let text = fs::read_to_string(path.with_file_name("src").join("lib.rs")).expect("the file is readable");
+}
+
+/// Lines of these crates are not the user's, so that errors show their callers.
+#[test]
+fn crates_that_raise_errors_register_their_sources() {
+    let registers = |manifest: &Path| {
+        let library = manifest.with_file_name("src").join("lib.rs");
+        let text = fs::read_to_string(library).expect("the file is readable");
         text.contains("LibrarySource::Compiler(file!())")
     };
-    let raising = found.iter().filter(|it| !["ms-cache", "ms-macros", "ms-protobuf"].contains(&it.0.as_str()));
-    let missing: Vec<_> = raising.filter(|it| !registers(&it.1)).collect();
+    let silent = ["ms-cache", "ms-macros", "ms-protobuf"];
+    let raising: Vec<_> = dependencies().0.into_iter().filter(|it| !silent.contains(&&*it.0)).collect();
+    assert!(raising.len() >= 8, "{raising:?}");
+    let missing: Vec<_> = raising.iter().filter(|it| !registers(&it.1)).collect();
     assert!(missing.is_empty(), "errors would show lines of {missing:?}");
+    assert!(!registers(&root().join("ms-cache/Cargo.toml")), "a crate without a registration is found");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Returns the Rust sources in a folder.
-fn sources(folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn sources(folder: &Path) -> Vec<PathBuf> {
     files(folder).into_iter().filter(|it| it.extension().is_some_and(|it| it == "rs")).collect()
 }
 

@@ -83,6 +83,11 @@ fn prose(page: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// Returns the code spans of a line.
+fn spans(line: &str) -> impl Iterator<Item = &str> {
+    line.split('`').skip(1).step_by(2)
+}
+
 /// Returns a line without its code spans.
 fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect()
@@ -195,7 +200,7 @@ fn what_the_index_by_task_names_exists() {
         let (_, uses) = page.split_once(&format!("# use ms::{module}::{{")).expect("the page uses what it names");
         let used: Vec<&str> = uses.split("};").next().unwrap_or_default().split(',').collect();
         let used: Vec<&str> = used.iter().map(|it| it.trim_matches(['#', ' ', '\n'])).collect();
-        let spans = prose(&page).flat_map(|line| line.split('`').skip(1).step_by(2));
+        let spans = prose(&page).flat_map(spans);
         let named: Vec<&str> = spans.filter_map(|it| it.strip_prefix(&format!("{module}::"))).collect();
         assert!(named.len() > 20, "{named:?}");
         named.iter().for_each(|it| assert!(used.contains(it), "rustc does not check {module}::{it}"));

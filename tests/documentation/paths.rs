@@ -1,6 +1,7 @@
 //! Tests that the paths of items that pages name exist in the sources.
 
-use crate::{files, prose, root, text};
+use crate::items::sources;
+use crate::{prose, root, spans, text};
 use std::path::Path;
 
 /// A source: the modules of its path, and its text.
@@ -40,13 +41,14 @@ fn exists(sources: &[Source], path: &[&str]) -> bool {
     (1..=path.len()).any(|count| {
         let (modules, items) = path.split_at(count);
         let below = |it: &&Source| it.modules.windows(count).any(|window| window == modules);
-        let defines = |source: &Source, item: &str| match item.starts_with(char::is_uppercase) {
-            true => has(&source.text, item),
-            false => ["fn", "macro_rules!", "mod", "static"].iter().any(|it| {
-                let is_module = *it == "mod";
-                (!is_module || source.modules.ends_with(&modules.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>()))
-                    && has(&source.text, &format!("{it} {item}"))
-            }),
+        let defines = |source: &Source, item: &str| {
+            let declares = |keyword: &str| has(&source.text, &format!("{keyword} {item}"));
+            // Only a file of the module itself declares its submodules.
+            let is_module = || source.modules.iter().rev().zip(modules.iter().rev()).all(|(a, b)| a == b);
+            match item.starts_with(char::is_uppercase) {
+                true => has(&source.text, item),
+                false => ["fn", "macro_rules!", "static"].into_iter().any(declares) || is_module() && declares("mod"),
+            }
         };
         sources.iter().filter(below).any(|source| items.iter().all(|it| defines(source, it)))
     })
@@ -55,7 +57,7 @@ fn exists(sources: &[Source], path: &[&str]) -> bool {
 /// Returns the paths of items in a line of a page: those in backticks that begin with a module.
 fn paths(line: &str) -> Vec<Vec<String>> {
     let mut found = Vec::new();
-    for code in line.split('`').skip(1).step_by(2) {
+    for code in spans(line) {
         let code = code.split('(').next().unwrap_or_default().trim_end_matches('!');
         let (base, names) = match code.split_once("::{") {
             Some((base, names)) => (base, names.trim_end_matches('}').split(", ").map(str::to_owned).collect()),
@@ -76,9 +78,8 @@ fn paths(line: &str) -> Vec<Vec<String>> {
 
 #[test]
 fn paths_of_items_exist() {
-    let sources: Vec<Source> = files(root())
+    let sources: Vec<Source> = sources(root())
         .into_iter()
-        .filter(|it| it.extension().is_some_and(|it| it == "rs"))
         .map(|it| Source { modules: modules(it.strip_prefix(root()).expect("a path below the root")), text: text(&it) })
         .collect();
     assert!(exists(&sources, &["exec", "runner"]) && exists(&sources, &["ops", "infer"]));

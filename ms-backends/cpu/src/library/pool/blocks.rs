@@ -10,7 +10,7 @@ pub trait Blocks {
 }
 
 /// Runs a loop on the positions below `count`, in order and in few blocks. The last block may overlap the one before
-/// it. Without `SPECIALIZED`, blocks have fewer sizes.
+/// it. Without `SPECIALIZED`, blocks have four positions or one.
 #[inline(always)]
 pub fn in_blocks<const SPECIALIZED: bool>(count: usize, blocks: &mut impl Blocks) {
     match count {

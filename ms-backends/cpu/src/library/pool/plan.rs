@@ -115,6 +115,6 @@ impl Pool {
 
 /// Loops over planes, inlined so that they are compiled for each instruction set.
 pub trait Loops: Sync {
-    /// Runs the loops on these planes. Without `SPECIALIZED` there are fewer copies of them, for fewer sizes.
+    /// Runs the loops on these planes. `SPECIALIZED` compiles copies of them for common windows and strides.
     fn run<const SPECIALIZED: bool>(&self, planes: Range<usize>) -> Result<()>;
 }
