@@ -100,6 +100,9 @@ impl<T: Number + Element, const TO_INDICES: bool> Largest<'_, T, TO_INDICES> {
             let at = number * pool.pitch + pool.slack + pool.before;
             let to = (&mut columns.maxima[at..], &mut columns.indices[at..]);
             match *pool.lines(row) {
+                [a] if SPECIALIZED => {
+                    down::<SPECIALIZED, TO_INDICES, _, _, INDICES, NANS>(x, [a], pool.input, to);
+                }
                 [a, b] if SPECIALIZED => {
                     down::<SPECIALIZED, TO_INDICES, _, _, INDICES, NANS>(x, [a, b], pool.input, to);
                 }
