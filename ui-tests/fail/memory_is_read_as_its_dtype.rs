@@ -3,7 +3,8 @@
 #![forbid(unsafe_code)]
 use ms::Result;
 use ms::internals::exec::{
-    Artifact, Backend, Check, CompileOptions, Driver, Executable, LibraryCall, MemoryView, StepCode,
+    Artifact, Backend, Check, CompileOptions, Driver, EpilogueCode, Executable, LibraryCall, MemoryView, Prepared,
+    StepCall, StepCode,
 };
 use ms::internals::ir::{Contraction, Graph};
 use ms::internals::target::Target;
@@ -61,6 +62,8 @@ impl StepCode for Mine {
 
 impl Driver for Mine {
     type Kernel = ();
+    type Contraction = ();
+    type LibraryStep = ();
     type Commands = ();
     const QUEUED: bool = false;
     fn space(&self) -> MemorySpace {
@@ -69,10 +72,16 @@ impl Driver for Mine {
     fn launch(&self, _: &mut (), _: &(), _: &[u64]) -> Result<()> {
         Ok(())
     }
-    fn contract(&self, _: &mut (), _: &Arc<Contraction>, _: [u64; 2], _: u64) -> Result<()> {
+    fn prepare_contraction(&self, _: &Contraction, _: &[EpilogueCode<'_, ()>]) -> Result<Prepared<()>> {
+        Ok(Prepared { code: (), workspace: 0 })
+    }
+    fn prepare_library(&self, _: &Arc<LibraryCall>, _: &[EpilogueCode<'_, ()>]) -> Result<Prepared<()>> {
+        Ok(Prepared { code: (), workspace: 0 })
+    }
+    fn contract(&self, _: &mut (), _: &Arc<()>, _: StepCall<'_>) -> Result<()> {
         Ok(())
     }
-    fn library(&self, _: &mut (), _: &Arc<LibraryCall>, _: &[MemoryView], _: &[MemoryView]) -> Result<()> {
+    fn library(&self, _: &mut (), _: &Arc<()>, _: StepCall<'_>) -> Result<()> {
         Ok(())
     }
     fn check(&self, _: &mut (), _: &Arc<Check>, _: &MemoryView) -> Result<()> {

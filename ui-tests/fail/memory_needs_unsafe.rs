@@ -1,8 +1,7 @@
 // Safe code cannot call functions that trust their caller with memory: uninitialised arrays, bytes read as another
 // dtype, borrowed memory, and whatever runs code or an op on raw addresses.
 #![forbid(unsafe_code)]
-use ms::internals::exec::{Artifact, Backend, ContractionOperand, Driver, PlanExecutable, StepCode};
-use ms::internals::ir::Contraction;
+use ms::internals::exec::{Artifact, Backend, Driver, PlanExecutable, StepCall, StepCode, StepOperand};
 use ms::internals::lower::Plan;
 use ms::tensor::{Array, DType, Layout, Storage};
 use std::ptr::NonNull;
@@ -29,9 +28,10 @@ fn any_results(step: &dyn StepCode, x: &Array, small: &Array) {
     step.run(&[], &[x, x], &[small.clone()]);
 }
 
-fn any_addresses<D: Driver>(driver: &D, commands: &mut D::Commands, kernel: &D::Kernel, contraction: &Arc<Contraction>) {
+fn any_addresses<D: Driver>(driver: &D, commands: &mut D::Commands, kernel: &D::Kernel, code: &Arc<D::Contraction>) {
     driver.launch(commands, kernel, &[1, 0]);
-    driver.contract(commands, contraction, [8, 16].map(ContractionOperand::at), 24);
+    let operands = [8, 16].map(StepOperand::at);
+    driver.contract(commands, code, StepCall { operands: &operands, results: &[24], epilogues: &[], workspace: 0 });
 }
 
 fn any_kernels<D: Driver + 'static>(plan: &Plan, driver: D) {

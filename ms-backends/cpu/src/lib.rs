@@ -14,7 +14,7 @@ mod library;
 mod target;
 
 pub use backend::CpuBackend;
-pub use backend::driver::CpuDriver;
+pub use backend::driver::{CpuContraction, CpuDriver, CpuLibraryStep};
 pub use ms_x64::{Isa, KernelCode, threads};
 pub use target::TARGET;
 

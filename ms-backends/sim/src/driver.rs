@@ -3,9 +3,9 @@
 
 use crate::memory::{Copied, SimMemory};
 use ms_compile::exec::{
-    Check, ContractionOperand, Driver, EpilogueCall, KernelView, LibraryCall, MemoryView, TileArguments,
+    Check, Driver, EpilogueCode, KernelView, LibraryCall, MemoryView, Prepared, StepCall, StepOperand,
 };
-use ms_cpu::{CpuDriver, KernelCode};
+use ms_cpu::{CpuContraction, CpuDriver, CpuLibraryStep, KernelCode};
 use ms_ir::data::{MemorySpace, Storage, Stream, StreamKind, Streams, with_stream};
 use ms_ir::error::Result;
 use ms_ir::{Contraction, Kernel, Role};
@@ -58,7 +58,58 @@ pub struct Commands {
     freed: Vec<Storage>,
 }
 
+/// A step prepared by the CPU's driver as `C`, with the words that are addresses in the argument blocks of its
+/// epilogues.
+pub struct SimStepCode<C> {
+    code: Arc<C>,
+    epilogues: SmallVec<[SmallVec<[usize; 4]>; 1]>,
+    /// Whether the op acts on the host.
+    acts_on_host: bool,
+}
+
+impl<C> SimStepCode<C> {
+    /// Prepares a step: `prepare` prepares it with the epilogues' code for the CPU.
+    fn prepared(
+        epilogues: &[EpilogueCode<'_, Arc<SimKernel>>],
+        acts_on_host: bool,
+        prepare: impl FnOnce(&[EpilogueCode<'_, Arc<dyn KernelCode>>]) -> Result<Prepared<C>>,
+    ) -> Result<Prepared<Self>> {
+        let of_cpu = epilogues.iter().map(|&EpilogueCode { kernel, code, block, words }| EpilogueCode {
+            kernel,
+            code: &code.code,
+            block,
+            words,
+        });
+        let Prepared { code, workspace } = prepare(&of_cpu.collect::<SmallVec<[_; 1]>>())?;
+        // The address of a contraction's result is set when the epilogue runs.
+        let addresses = |it: &EpilogueCode<'_, Arc<SimKernel>>| {
+            it.code.addresses.iter().copied().filter(|&word| Some(word) != it.words.result).collect()
+        };
+        let epilogues = epilogues.iter().map(addresses).collect();
+        Ok(Prepared { code: Self { code: Arc::new(code), epilogues, acts_on_host }, workspace })
+    }
+}
+
+/// The memory of a call of a prepared step, with device addresses.
+struct Memory {
+    operands: SmallVec<[u64; 4]>,
+    results: SmallVec<[u64; 1]>,
+    /// The argument blocks of epilogues.
+    blocks: SmallVec<[Range<usize>; 1]>,
+    workspace: u64,
+}
+
 impl Commands {
+    /// Records the memory of a call.
+    fn memory(&mut self, call: StepCall<'_>) -> Memory {
+        Memory {
+            operands: call.operands.iter().map(|it| it.address).collect(),
+            results: call.results.into(),
+            blocks: call.epilogues.iter().map(|it| self.add_block(it)).collect(),
+            workspace: call.workspace,
+        }
+    }
+
     /// Adds the argument block of a kernel.
     fn add_block(&mut self, block: &[u64]) -> Range<usize> {
         let first = self.blocks.len();
@@ -70,22 +121,12 @@ impl Commands {
 /// A step with device addresses.
 enum Step {
     Launch { kernel: Arc<SimKernel>, block: Range<usize> },
-    Contraction { contraction: Arc<Contraction>, operands: [u64; 2], result: u64 },
-    Epilogues { contraction: Arc<Contraction>, operands: [u64; 2], epilogues: SmallVec<[Epilogue; 1]> },
-    Library { call: Arc<LibraryCall>, operands: Views, results: Views },
+    Contraction { code: Arc<SimStepCode<CpuContraction>>, memory: Memory },
+    Library { code: Arc<SimStepCode<CpuLibraryStep>>, memory: Memory },
     Check { check: Arc<Check>, operand: MemoryView },
     Copy { from: u64, to: u64, bytes: usize },
     SetNumber { to: u64, number: u64 },
 }
-
-/// A kernel on the result of a contraction, with its argument block.
-struct Epilogue {
-    kernel: Arc<SimKernel>,
-    block: Range<usize>,
-    words: TileArguments,
-}
-
-type Views = Vec<MemoryView>;
 
 impl SimDriver {
     /// Calls `f` with the compute stream of the calling thread.
@@ -130,17 +171,29 @@ impl SimDriver {
         self.memory.real(address as usize) as u64
     }
 
-    /// Returns the operand at a device address.
-    fn operand(&self, address: u64) -> ContractionOperand<'static> {
-        ContractionOperand::at(self.real(address))
+    /// Returns the view of the bytes behind a device view.
+    fn real_view(&self, view: &MemoryView) -> MemoryView {
+        MemoryView { address: self.real(view.address), parameter_storage: None, ..view.clone() }
     }
 
-    /// Returns views of the bytes behind device views.
-    fn real_views(&self, views: &[MemoryView]) -> SmallVec<[MemoryView; 4]> {
-        views
-            .iter()
-            .map(|it| MemoryView { address: self.real(it.address), parameter_storage: None, ..it.clone() })
-            .collect()
+    /// Calls `run` with the code of a step and the bytes behind the memory of its call.
+    fn with_real<C>(
+        &self,
+        SimStepCode { code, epilogues, .. }: &SimStepCode<C>,
+        memory: &Memory,
+        blocks: &mut [u64],
+        run: impl FnOnce(&CpuDriver, &Arc<C>, StepCall<'_>) -> Result<()>,
+    ) -> Result<()> {
+        for (addresses, block) in epilogues.iter().zip(&memory.blocks) {
+            let block = &mut blocks[block.clone()];
+            addresses.iter().for_each(|&it| block[it] = self.real(block[it]));
+        }
+        let operand = |&it: &u64| StepOperand::at(self.real(it));
+        let operands: SmallVec<[StepOperand<'_>; 4]> = memory.operands.iter().map(operand).collect();
+        let results: SmallVec<[u64; 1]> = memory.results.iter().map(|&it| self.real(it)).collect();
+        let blocks: SmallVec<[&[u64]; 1]> = memory.blocks.iter().map(|it| &blocks[it.clone()]).collect();
+        let workspace = if memory.workspace == 0 { 0 } else { self.real(memory.workspace) };
+        run(&self.cpu, code, StepCall { operands: &operands, results: &results, epilogues: &blocks, workspace })
     }
 
     /// Runs a step whose argument block is in `blocks`.
@@ -157,31 +210,13 @@ impl SimDriver {
                     kernel.addresses.iter().for_each(|&it| block[it] = self.real(block[it]));
                     cpu.launch(&mut (), &kernel.code, block)
                 }
-                Step::Epilogues { contraction, operands, epilogues } => {
-                    for Epilogue { kernel, block, words } in epilogues {
-                        let block = &mut blocks[block.clone()];
-                        let others = kernel.addresses.iter().filter(|&&it| Some(it) != words.result);
-                        others.for_each(|&it| block[it] = self.real(block[it]));
-                    }
-                    let calls: SmallVec<[EpilogueCall<'_, _>; 2]> = epilogues
-                        .iter()
-                        .map(|Epilogue { kernel, block, words }| EpilogueCall {
-                            kernel: &kernel.code,
-                            block: &blocks[block.clone()],
-                            words: *words,
-                        })
-                        .collect();
-                    cpu.contract_with(&mut (), contraction, operands.map(|it| self.operand(it)), &calls)
+                Step::Contraction { code, memory } => {
+                    self.with_real(code, memory, blocks, |cpu, code, call| cpu.contract(&mut (), code, call))
                 }
-                Step::Contraction { contraction, operands, result } => {
-                    cpu.contract(&mut (), contraction, operands.map(|it| self.operand(it)), self.real(*result))
+                Step::Library { code, memory } => {
+                    self.with_real(code, memory, blocks, |cpu, code, call| cpu.library(&mut (), code, call))
                 }
-                Step::Library { call, operands, results } => {
-                    cpu.library(&mut (), call, &self.real_views(operands), &self.real_views(results))
-                }
-                Step::Check { check, operand } => {
-                    cpu.check(&mut (), check, &self.real_views(std::slice::from_ref(operand))[0])
-                }
+                Step::Check { check, operand } => cpu.check(&mut (), check, &self.real_view(operand)),
                 Step::Copy { from, to, bytes } => cpu.copy(&mut (), self.real(*from), self.real(*to), *bytes),
                 Step::SetNumber { to, number } => cpu.set_number(&mut (), self.real(*to), *number),
             }
@@ -192,6 +227,8 @@ impl SimDriver {
 // SAFETY: the CPU's driver runs the steps in order, as work of one stream, on the bytes behind their addresses.
 unsafe impl Driver for SimDriver {
     type Kernel = Arc<SimKernel>;
+    type Contraction = SimStepCode<CpuContraction>;
+    type LibraryStep = SimStepCode<CpuLibraryStep>;
     type Commands = Commands;
     const QUEUED: bool = true;
 
@@ -213,52 +250,48 @@ unsafe impl Driver for SimDriver {
         self.issue(commands, Step::Launch { kernel: kernel.clone(), block })
     }
 
+    fn prepare_contraction(
+        &self,
+        contraction: &Contraction,
+        epilogues: &[EpilogueCode<'_, Self::Kernel>],
+    ) -> Result<Prepared<Self::Contraction>> {
+        SimStepCode::prepared(epilogues, false, |it| self.cpu.prepare_contraction(contraction, it))
+    }
+
+    fn prepare_library(
+        &self,
+        call: &Arc<LibraryCall>,
+        epilogues: &[EpilogueCode<'_, Self::Kernel>],
+    ) -> Result<Prepared<Self::LibraryStep>> {
+        let acts_on_host = definition(call.op).effects.act_on_host();
+        SimStepCode::prepared(epilogues, acts_on_host, |it| self.cpu.prepare_library(call, it))
+    }
+
     unsafe fn contract(
         &self,
         commands: &mut Commands,
-        contraction: &Arc<Contraction>,
-        operands: [ContractionOperand<'_>; 2],
-        result: u64,
+        code: &Arc<Self::Contraction>,
+        call: StepCall<'_>,
     ) -> Result<()> {
-        let operands = operands.map(|it| it.address);
-        self.issue(commands, Step::Contraction { contraction: contraction.clone(), operands, result })
+        let memory = commands.memory(call);
+        self.issue(commands, Step::Contraction { code: code.clone(), memory })
     }
 
-    unsafe fn contract_with(
-        &self,
-        commands: &mut Commands,
-        contraction: &Arc<Contraction>,
-        operands: [ContractionOperand<'_>; 2],
-        epilogues: &[EpilogueCall<'_, Self::Kernel>],
-    ) -> Result<()> {
-        let (contraction, operands) = (contraction.clone(), operands.map(|it| it.address));
-        let epilogue = |&EpilogueCall { kernel, block, words }: &EpilogueCall<'_, Self::Kernel>| {
-            let block = commands.add_block(block);
-            Epilogue { kernel: kernel.clone(), block, words }
-        };
-        let epilogues = epilogues.iter().map(epilogue).collect();
-        self.issue(commands, Step::Epilogues { contraction, operands, epilogues })
-    }
-
-    unsafe fn library(
-        &self,
-        commands: &mut Commands,
-        call: &Arc<LibraryCall>,
-        operands: &[MemoryView],
-        results: &[MemoryView],
-    ) -> Result<()> {
-        if definition(call.op).effects.act_on_host() {
+    unsafe fn library(&self, commands: &mut Commands, code: &Arc<Self::LibraryStep>, call: StepCall<'_>) -> Result<()> {
+        if code.acts_on_host {
             self.submit(commands)?;
             self.memory.simulation.call()?;
             self.memory.simulation.ran();
             self.wait()?;
-            let (operands, results) = (self.real_views(operands), self.real_views(results));
+            let mut own = Commands::default();
+            let memory = own.memory(call);
             // SAFETY: the conditions of `Driver::library` hold by this function's contract, as all earlier work has
             // ended.
-            return unsafe { self.cpu.library(&mut (), call, &operands, &results) };
+            let run = |cpu: &CpuDriver, code: &_, call: StepCall<'_>| unsafe { cpu.library(&mut (), code, call) };
+            return self.with_real(code, &memory, &mut own.blocks, run);
         }
-        let [operands, results] = [operands, results].map(<[MemoryView]>::to_vec);
-        self.issue(commands, Step::Library { call: call.clone(), operands, results })
+        let memory = commands.memory(call);
+        self.issue(commands, Step::Library { code: code.clone(), memory })
     }
 
     unsafe fn check(&self, commands: &mut Commands, check: &Arc<Check>, operand: &MemoryView) -> Result<()> {

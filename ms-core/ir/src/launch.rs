@@ -3,6 +3,7 @@
 use crate::data::{Array, Storage};
 use crate::error::Result;
 use crate::{Kernel, LoopArguments};
+use std::sync::Arc;
 
 /// A call of a kernel.
 #[derive(Clone, Copy, Debug)]
@@ -22,17 +23,17 @@ pub struct KernelView<'a> {
     pub code: Option<&'a [u8]>,
 }
 
-/// An operand of a contraction.
+/// An operand of a contraction or of a library step.
 #[derive(Clone, Copy, Debug)]
-pub struct ContractionOperand<'a> {
+pub struct StepOperand<'a> {
     /// The address of its first element.
     pub address: u64,
     /// The block that contains it, if that may be parameter storage. The run does not write it, so [packed
     /// forms](Storage::form) of it can be cached.
-    pub parameter_storage: Option<&'a Storage>,
+    pub parameter_storage: Option<&'a Arc<Storage>>,
 }
 
-impl ContractionOperand<'_> {
+impl StepOperand<'_> {
     /// Creates an operand in memory of a run.
     pub fn at(address: u64) -> Self {
         Self { address, parameter_storage: None }

@@ -65,7 +65,7 @@ pub use kernel::{
     BinaryOp, Compare, Inst, Kernel, KernelBuilder, LaneAxis, LoopArguments, NamedKernel, Param, ParamId, Reducer,
     ReductionOrder, Role, Scope, Sign, Stage, StrideClass, UnaryOp, Val, run_multiple,
 };
-pub use launch::{ContractionOperand, KernelLaunch, KernelView, StepCode, TileArguments};
+pub use launch::{KernelLaunch, KernelView, StepCode, StepOperand, TileArguments};
 pub use map_vec::MapVec;
 pub use math::Math;
 #[doc(hidden)]

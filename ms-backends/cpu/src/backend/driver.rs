@@ -2,7 +2,8 @@
 
 use crate::library;
 use ms_compile::exec::{
-    Check, ContractionOperand, Driver, EpilogueCall, KernelLaunch, KernelView, LibraryCall, MemoryView,
+    ArrayLayout, Check, Driver, EpilogueCode, KernelLaunch, KernelView, LibraryCall, MemoryView, Prepared, StepCall,
+    StepOperand, TileArguments,
 };
 use ms_ir::Contraction;
 use ms_ir::data::{Array, MemorySpace};
@@ -20,15 +21,39 @@ pub struct CpuDriver {
     pub(crate) isa: Isa,
 }
 
-/// Pairs the calls of epilogues with the code of their kernels.
-fn own<'a>(calls: &[EpilogueCall<'a, Arc<dyn KernelCode>>]) -> SmallVec<[Epilogue<'a>; 2]> {
-    calls.iter().map(|it| Epilogue { code: &**it.kernel, arguments: it.block, words: it.words }).collect()
+/// The epilogues of a step: the code of each kernel, and the words of its argument block that vary per tile.
+struct EpilogueKernels(SmallVec<[(Arc<dyn KernelCode>, TileArguments); 1]>);
+
+impl EpilogueKernels {
+    fn new(epilogues: &[EpilogueCode<'_, Arc<dyn KernelCode>>]) -> Self {
+        Self(epilogues.iter().map(|it| (it.code.clone(), it.words)).collect())
+    }
+
+    /// Returns the epilogues with the argument blocks of a call.
+    fn with_blocks<'a>(&'a self, blocks: &[&'a [u64]]) -> SmallVec<[Epilogue<'a>; 2]> {
+        let all = self.0.iter().zip(blocks);
+        all.map(|((code, words), arguments)| Epilogue { code: &**code, arguments, words: *words }).collect()
+    }
+}
+
+/// A prepared contraction.
+pub struct CpuContraction {
+    contraction: Contraction,
+    epilogues: EpilogueKernels,
+}
+
+/// A prepared library step.
+pub struct CpuLibraryStep {
+    call: Arc<LibraryCall>,
+    epilogues: EpilogueKernels,
 }
 
 // SAFETY: generated code, the interpreter, the GEMM library and the op library write every element of their results,
 // which tests compare with the reference. Steps run synchronously, so they take effect in order.
 unsafe impl Driver for CpuDriver {
     type Kernel = Arc<dyn KernelCode>;
+    type Contraction = CpuContraction;
+    type LibraryStep = CpuLibraryStep;
     type Commands = ();
     const QUEUED: bool = false;
 
@@ -69,60 +94,57 @@ unsafe impl Driver for CpuDriver {
         Ok(())
     }
 
-    #[inline]
-    unsafe fn contract(
+    fn prepare_contraction(
         &self,
-        (): &mut (),
-        contraction: &Arc<Contraction>,
-        operands: [ContractionOperand<'_>; 2],
-        result: u64,
-    ) -> Result<()> {
-        // SAFETY: by the contract of `contract`, the contraction is sound, and operands and result are valid memory.
-        unsafe { gemm::run(self.isa, contraction, operands, Results::Memory(result as *mut u8)) }
+        contraction: &Contraction,
+        epilogues: &[EpilogueCode<'_, Self::Kernel>],
+    ) -> Result<Prepared<CpuContraction>> {
+        let epilogues = EpilogueKernels::new(epilogues);
+        Ok(Prepared { code: CpuContraction { contraction: contraction.clone(), epilogues }, workspace: 0 })
     }
 
-    unsafe fn contract_with(
+    fn prepare_library(
         &self,
-        (): &mut (),
-        contraction: &Arc<Contraction>,
-        operands: [ContractionOperand<'_>; 2],
-        epilogues: &[EpilogueCall<'_, Self::Kernel>],
-    ) -> Result<()> {
-        // SAFETY: by the contract of `contract_with`, the contraction is sound, the operands are valid memory, and
+        call: &Arc<LibraryCall>,
+        epilogues: &[EpilogueCode<'_, Self::Kernel>],
+    ) -> Result<Prepared<CpuLibraryStep>> {
+        let epilogues = EpilogueKernels::new(epilogues);
+        Ok(Prepared { code: CpuLibraryStep { call: call.clone(), epilogues }, workspace: 0 })
+    }
+
+    unsafe fn contract(&self, (): &mut (), code: &Arc<CpuContraction>, call: StepCall<'_>) -> Result<()> {
+        let &[a, b] = call.operands else { unreachable!("a contraction has two operands") };
+        let epilogues = code.epilogues.with_blocks(call.epilogues);
+        let to = match call.results {
+            &[result] => Results::Memory(result as *mut u8),
+            _ => Results::Epilogues(&epilogues),
+        };
+        // SAFETY: by the contract of `contract`, the contraction is sound, operands and result are valid memory, and
         // every block is valid for its kernel.
-        unsafe { gemm::run(self.isa, contraction, operands, Results::Epilogues(&own(epilogues))) }
+        unsafe { gemm::run(self.isa, &code.contraction, [a, b], to) }
     }
 
-    unsafe fn library(
-        &self,
-        (): &mut (),
-        call: &Arc<LibraryCall>,
-        operands: &[MemoryView],
-        results: &[MemoryView],
-    ) -> Result<()> {
-        // SAFETY: `library` has the contract of `library_with` without epilogues.
-        unsafe { self.library_with(&mut (), call, operands, results, &[]) }
-    }
-
-    unsafe fn library_with(
-        &self,
-        (): &mut (),
-        call: &Arc<LibraryCall>,
-        operands: &[MemoryView],
-        results: &[MemoryView],
-        epilogues: &[EpilogueCall<'_, Self::Kernel>],
-    ) -> Result<()> {
-        // SAFETY: the addresses are the host's, and the memory is live during the call. Operands were written, and the
-        // library retains no arrays.
-        let borrowed = |it: &MemoryView| unsafe { it.borrowed() };
-        let from: SmallVec<[Array; 4]> = operands.iter().map(borrowed).collect();
+    unsafe fn library(&self, (): &mut (), code: &Arc<CpuLibraryStep>, call: StepCall<'_>) -> Result<()> {
+        let step = &*code.call;
+        let held = |it: &StepOperand<'_>| it.parameter_storage.filter(|it| it.may_be_held()).is_some();
+        let operand = |(it, &operand): (&ArrayLayout, &StepOperand<'_>)| {
+            let operand = if held(&operand) { operand } else { StepOperand::at(operand.address) };
+            // SAFETY: the addresses are the host's, and the memory is live during the call. Operands were written, and
+            // the library retains no arrays.
+            unsafe { it.borrowed(operand) }
+        };
+        let from: SmallVec<[Array; 4]> = step.operands.iter().zip(call.operands).map(operand).collect();
         let from: SmallVec<[&Array; 4]> = from.iter().collect();
-        let to: SmallVec<[Array; 1]> = results.iter().map(borrowed).collect();
-        let (arithmetic, epilogues) = (Arithmetic::new(self.isa, call.precision), own(epilogues));
-        call.explained(operands, || {
-            // SAFETY: by the contract of `library_with`, the op accepts the operands, nobody else accesses the results,
-            // and every block is valid for its kernel.
-            unsafe { library::run_with(arithmetic, call.op, &call.attrs, &from, &to, &epilogues) }
+        // SAFETY: the addresses are the host's, and the memory is live during the call. The library writes results
+        // before it reads them.
+        let result = |(it, &at): (&ArrayLayout, &u64)| unsafe { it.borrowed(StepOperand::at(at)) };
+        let to: SmallVec<[Array; 1]> = step.results.iter().zip(call.results).map(result).collect();
+        let arithmetic = Arithmetic::new(self.isa, step.precision);
+        let epilogues = code.epilogues.with_blocks(call.epilogues);
+        step.explained(|| {
+            // SAFETY: by the contract of `library`, the op accepts the operands, nobody else accesses the results, and
+            // every block is valid for its kernel.
+            unsafe { library::run_with(arithmetic, step.op, &step.attrs, &from, &to, &epilogues) }
         })
     }
 

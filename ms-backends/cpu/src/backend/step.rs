@@ -1,7 +1,7 @@
 //! Implements the steps that are not kernels.
 
 use crate::library;
-use ms_compile::exec::{ContractionOperand, StepCode};
+use ms_compile::exec::{StepCode, StepOperand};
 use ms_ir::data::{Array, Attrs, Op};
 use ms_ir::error::{Code, Error, Result};
 use ms_ir::{Contraction, ContractionRanks, ContractionTypes, Precision};
@@ -33,10 +33,8 @@ unsafe impl StepCode for ContractionCode {
         // SAFETY: the layout of an array is inside its storage. By the contract of `StepCode::run`, nobody else
         // accesses the storage of the result.
         unsafe {
-            let operands = [a, b].map(|it| ContractionOperand {
-                address: it.device_ptr() as u64,
-                parameter_storage: Some(it.storage()),
-            });
+            let operands =
+                [a, b].map(|it| StepOperand { address: it.device_ptr() as u64, parameter_storage: Some(it.storage()) });
             gemm::run(self.isa, &contraction, operands, Results::Memory(out.device_ptr()))
         }
     }

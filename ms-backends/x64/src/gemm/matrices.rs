@@ -1,6 +1,6 @@
 //! Maps contractions to batches of GEMMs.
 
-use ms_ir::ContractionOperand;
+use ms_ir::StepOperand;
 use ms_ir::data::try_filled;
 use ms_ir::error::Result;
 use ms_ir::{Contraction, ContractionAxes, ContractionAxis};
@@ -123,7 +123,7 @@ impl Flattened {
     ///
     /// # Errors
     /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for the copies.
-    pub unsafe fn new(contraction: &Contraction, operands: [ContractionOperand<'_>; 2]) -> Result<Self> {
+    pub unsafe fn new(contraction: &Contraction, operands: [StepOperand<'_>; 2]) -> Result<Self> {
         let mut contraction = contraction.clone();
         let mut copies = [None, None];
         for (operand, copy) in copies.iter_mut().enumerate() {
@@ -145,8 +145,8 @@ impl Flattened {
     }
 
     /// Returns the copy of an operand if there is one, otherwise the `given` operand.
-    pub fn operand<'a>(&self, operand: usize, given: ContractionOperand<'a>) -> ContractionOperand<'a> {
-        self.copies[operand].as_ref().map_or(given, |it| ContractionOperand::at(it.as_ptr() as u64))
+    pub fn operand<'a>(&self, operand: usize, given: StepOperand<'a>) -> StepOperand<'a> {
+        self.copies[operand].as_ref().map_or(given, |it| StepOperand::at(it.as_ptr() as u64))
     }
 }
 

@@ -40,7 +40,7 @@ use crate::interp::Number;
 use crate::isa::Isa;
 use crate::threads;
 use matrices::{Flattened, Matrices};
-use ms_ir::ContractionOperand;
+use ms_ir::StepOperand;
 use ms_ir::data::{DType, Element, Scalar, try_filled, try_room};
 use ms_ir::error::Result;
 use ms_ir::with_element;
@@ -57,12 +57,7 @@ use std::ptr::null_mut;
 /// # Errors
 /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for copies of the operands, or for output tiles.
 #[inline]
-pub unsafe fn run(
-    isa: Isa,
-    contraction: &Contraction,
-    operands: [ContractionOperand<'_>; 2],
-    to: Results<'_>,
-) -> Result<()> {
+pub unsafe fn run(isa: Isa, contraction: &Contraction, operands: [StepOperand<'_>; 2], to: Results<'_>) -> Result<()> {
     // SAFETY: the contraction is sound and its memory is live and not shared, by this function's contract.
     unsafe { run_on(None, isa, contraction, operands, to) }
 }
@@ -78,11 +73,11 @@ unsafe fn run_on(
     engine: Option<Engine>,
     isa: Isa,
     contraction: &Contraction,
-    operands: [ContractionOperand<'_>; 2],
+    operands: [StepOperand<'_>; 2],
     to: Results<'_>,
 ) -> Result<()> {
     let (types, precision) = (contraction.types, contraction.precision);
-    let run = |matrices: &Matrices, mut operands: [ContractionOperand<'_>; 2]| {
+    let run = |matrices: &Matrices, mut operands: [StepOperand<'_>; 2]| {
         for (at, operand) in operands.iter_mut().enumerate() {
             operand.parameter_storage = operand.parameter_storage.filter(|_| matrices.is_same(at));
         }
@@ -133,7 +128,7 @@ unsafe fn run_matrices(
     types: ContractionTypes,
     precision: Precision,
     matrices: &Matrices,
-    operands: [ContractionOperand<'_>; 2],
+    operands: [StepOperand<'_>; 2],
     to: To<'_>,
 ) -> Result<()> {
     // SAFETY: the elements of `matrices` are live and the result is not shared, by this function's contract.
@@ -166,13 +161,13 @@ unsafe fn floats<W: Accumulator>(
     (isa, vectorised_sums): (Isa, bool),
     types: ContractionTypes,
     product: &Matrices,
-    operands: [ContractionOperand<'_>; 2],
+    operands: [StepOperand<'_>; 2],
     to: To<'_>,
 ) -> Result<()> {
     let ordered = Ordered { isa, sizes: [product.m, product.k, product.n], accumulate: false, vectorised_sums };
     let format = |dtype| W::format(isa, dtype).expect("the types of a contraction have its accumulators");
     let bytes = |steps: [isize; 2], size: usize| steps.map(|it| it * size as isize);
-    let operand = |of: ContractionOperand<'_>, dtype, steps| {
+    let operand = |of: StepOperand<'_>, dtype, steps| {
         let format = format(dtype);
         Stored { matrix: Matrix { first: of.address as *const u8, steps: bytes(steps, format.size) }, format }
     };
@@ -182,7 +177,7 @@ unsafe fn floats<W: Accumulator>(
     // SAFETY: offsets and strides in bytes address the elements of `product`, which are live by this function's
     // contract.
     unsafe {
-        let held = operands.map(|it| it.parameter_storage);
+        let held = operands.map(|it| it.parameter_storage.map(|it| &**it));
         ordered.run_stored(product.count(), |it| product.offsets(it), (a, b, out), held, to.output_tiles.as_ref())
     }
 }

@@ -6,7 +6,7 @@ use super::{Results, run};
 use crate::isa::Isa;
 use crate::threads;
 use half::bf16;
-use ms_ir::ContractionOperand;
+use ms_ir::StepOperand;
 use ms_ir::data::{Array, DType, Element, Layout, Scalar};
 use ms_ir::with_element;
 use ms_ir::{Contraction, ContractionRanks, ContractionTypes, Precision};
@@ -109,8 +109,8 @@ fn contract(isa: Isa, precision: Precision, ranks: ContractionRanks, [a, b, out]
     assert!(contraction.is_sound(), "{contraction}");
     // SAFETY: the layouts lie inside the arrays, and only this call accesses `out`.
     unsafe {
-        let operands = [a, b]
-            .map(|it| ContractionOperand { address: it.device_ptr() as u64, parameter_storage: Some(it.storage()) });
+        let operands =
+            [a, b].map(|it| StepOperand { address: it.device_ptr() as u64, parameter_storage: Some(it.storage()) });
         run(isa, &contraction, operands, Results::Memory(out.device_ptr())).expect("there is memory");
     }
 }

@@ -1,8 +1,8 @@
 //! Defines the interface between the plan runner and the device that runs its steps.
 
 use ms_ir::data::{Array, Attrs, DType, Layout, MemorySpace, Op, Shape, Storage, Type};
-use ms_ir::error::{Code, Error, Result, in_op};
-use ms_ir::{Contraction, ContractionOperand, KernelLaunch, KernelView, Precision, TileArguments};
+use ms_ir::error::{Error, Result, in_op};
+use ms_ir::{Contraction, Kernel, KernelLaunch, KernelView, Precision, StepOperand, TileArguments};
 use ms_ir::{MapVec, check_positions};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -38,6 +38,12 @@ use std::sync::Arc;
 pub unsafe trait Driver: Send + Sync {
     /// The code of a kernel.
     type Kernel: Clone + Send + Sync;
+
+    /// The code of a contraction with its epilogues.
+    type Contraction: Send + Sync;
+
+    /// The code of a library step with its epilogues.
+    type LibraryStep: Send + Sync;
 
     /// The steps of a run that are issued and not submitted.
     type Commands: Default;
@@ -98,36 +104,46 @@ pub unsafe trait Driver: Send + Sync {
         launches.iter().try_for_each(|it| unsafe { self.launch(commands, it.kernel, it.block) })
     }
 
-    /// Issues a contraction of these operands to the result at an address.
+    /// Prepares a contraction, with the kernels that are its epilogues: chooses its implementation, and compiles or
+    /// plans whatever does not depend on addresses. Every call runs what was prepared.
+    ///
+    /// A backend that compiles a contraction and its epilogues together does so in
+    /// [`Backend::compile`](super::Backend::compile), where it finds them in the plan. Here it identifies its code by
+    /// the contraction and the kernels.
+    ///
+    /// # Errors
+    /// [`Code::Backend`](ms_ir::Code::Backend) if the device cannot run it; the errors of the device.
+    fn prepare_contraction(
+        &self,
+        contraction: &Contraction,
+        epilogues: &[EpilogueCode<'_, Self::Kernel>],
+    ) -> Result<Prepared<Self::Contraction>>;
+
+    /// Prepares a library step, with the kernels that are its epilogues, as [`Driver::prepare_contraction`] does.
+    ///
+    /// # Errors
+    /// [`Code::Backend`](ms_ir::Code::Backend) if the device has no implementation; the errors of the device.
+    fn prepare_library(
+        &self,
+        call: &Arc<LibraryCall>,
+        epilogues: &[EpilogueCode<'_, Self::Kernel>],
+    ) -> Result<Prepared<Self::LibraryStep>>;
+
+    /// Issues a contraction.
+    ///
+    /// Without epilogues, the result is written at `call.results[0]`. Otherwise there are no results, and the kernels
+    /// compute with the result of the contraction. They run in order: each runs on a tile of the result before the next
+    /// one does.
     ///
     /// # Safety
     /// The contraction [is sound](Contraction::is_sound). All elements that its sizes and strides address are in memory
     /// that is live when the step runs. An operand's elements are in its [parameter
-    /// storage](ContractionOperand::parameter_storage) if it has one. The elements of the result are distinct. While
-    /// the step runs, nothing else writes the operands or accesses the result.
-    ///
-    /// # Errors
-    /// [`Code::Backend`](ms_ir::Code::Backend) if the device cannot run it; the errors of the device.
-    unsafe fn contract(
-        &self,
-        commands: &mut Self::Commands,
-        contraction: &Arc<Contraction>,
-        operands: [ContractionOperand<'_>; 2],
-        result: u64,
-    ) -> Result<()>;
-
-    /// Issues a contraction and its epilogues, the kernels that compute with its result. They run in order: each runs
-    /// on a tile of the result before the next one does. Drivers with a [target](crate::target::Target::epilogues)
-    /// without epilogues need not implement this.
-    ///
-    /// # Safety
-    /// The contraction [is sound](Contraction::is_sound). All elements of the operands that its sizes and strides
-    /// address are in memory that is live when the step runs. Nothing, the kernels included, writes them during that
-    /// time.
+    /// storage](StepOperand::parameter_storage) if it has one. The elements of the result are distinct. While the step
+    /// runs, nothing else writes the operands or accesses the result or the workspace, which has the prepared size.
     ///
     /// Each argument block is valid, as for [`Driver::launch`], for a call of its kernel on a row-major result of the
     /// contraction. Only the address of the result is not set. The driver chooses the memory of the result, and nothing
-    /// else accesses it.
+    /// else accesses it. No kernel writes the operands.
     ///
     /// A kernel that reads the result has exactly one loop for each axis of it, in the order of
     /// [`Contraction::axes_of`]. If the result has no axes, the kernel has a single loop of one iteration. All loops
@@ -141,42 +157,25 @@ pub unsafe trait Driver: Send + Sync {
     /// writer. It may access them at the same indices along the axes of the result.
     ///
     /// # Errors
-    /// [`Code::Backend`] if the device cannot run it; the errors of the device.
-    unsafe fn contract_with(
+    /// The errors of the device.
+    unsafe fn contract(
         &self,
         commands: &mut Self::Commands,
-        contraction: &Arc<Contraction>,
-        operands: [ContractionOperand<'_>; 2],
-        epilogues: &[EpilogueCall<'_, Self::Kernel>],
-    ) -> Result<()> {
-        let _ = (commands, operands, epilogues);
-        Err(Error::new(Code::Backend, format!("the device runs no epilogues of contractions: {contraction}")))
-    }
+        code: &Arc<Self::Contraction>,
+        call: StepCall<'_>,
+    ) -> Result<()>;
 
-    /// Issues an op as a library call that writes its row-major results. A result of an op that
+    /// Issues an op as a library step that writes its row-major results. A result of an op that
     /// [updates](ms_ir::op::Lowering::Update) its first operand may share that operand's memory. An op that [acts on
     /// the host](ms_ir::op::Effects::act_on_host) does so on the calling thread, when all earlier steps have
     /// completed.
     ///
+    /// Each epilogue may run on any tile of the result as soon as the tile is computed. On a tile they run in order.
+    ///
     /// # Safety
     /// The op's type rule accepts the operands and infers the types of the results. While the step runs, nothing else
-    /// accesses the memory of the results. Apart from updates, results do not overlap the operands.
-    ///
-    /// # Errors
-    /// The errors of the op, [explained](LibraryCall::explained); the errors of the device.
-    unsafe fn library(
-        &self,
-        commands: &mut Self::Commands,
-        call: &Arc<LibraryCall>,
-        operands: &[MemoryView],
-        results: &[MemoryView],
-    ) -> Result<()>;
-
-    /// Issues an op on images as a library call, with its epilogues, the kernels that compute with its result. Each may
-    /// run on any tile of the result as soon as the tile is computed. On a tile they run in this order.
-    ///
-    /// # Safety
-    /// The conditions of [`Driver::library`] hold. If there are kernels, the op has one result.
+    /// accesses the memory of the results, or the workspace, which has the prepared size. Apart from updates, results
+    /// do not overlap the operands. If there are kernels, the op has one result.
     ///
     /// Each argument block is valid for a call of its kernel, as for [`Driver::launch`]. The kernel has one parallel
     /// loop for each of the [axes](crate::lower::image_axes) of the result, and reads its elements at the loop indices.
@@ -184,21 +183,13 @@ pub unsafe trait Driver: Send + Sync {
     /// elements of the result that it reads at the same indices.
     ///
     /// # Errors
-    /// See [`Driver::library`].
-    unsafe fn library_with(
+    /// The errors of the op, [explained](LibraryCall::explained); the errors of the device.
+    unsafe fn library(
         &self,
         commands: &mut Self::Commands,
-        call: &Arc<LibraryCall>,
-        operands: &[MemoryView],
-        results: &[MemoryView],
-        epilogues: &[EpilogueCall<'_, Self::Kernel>],
-    ) -> Result<()> {
-        // SAFETY: this method's contract includes `library`'s for the op and `launch`'s for each kernel.
-        unsafe {
-            self.library(commands, call, operands, results)?;
-            epilogues.iter().try_for_each(|it| self.launch(commands, it.kernel, it.block))
-        }
-    }
+        code: &Arc<Self::LibraryStep>,
+        call: StepCall<'_>,
+    ) -> Result<()>;
 
     /// Issues a check of an operand's elements.
     ///
@@ -270,15 +261,40 @@ pub unsafe trait Driver: Send + Sync {
     fn submit(&self, commands: &mut Self::Commands) -> Result<()>;
 }
 
-/// A call of an epilogue: a kernel on the result of a contraction or a library op.
+/// The code of a step, and the bytes of device memory that a call needs beside its operands and results.
 #[derive(Clone, Copy, Debug)]
-pub struct EpilogueCall<'a, K> {
+pub struct Prepared<C> {
+    /// The code.
+    pub code: C,
+    /// The size of the workspace in bytes.
+    pub workspace: usize,
+}
+
+/// An epilogue to prepare: a kernel on the result of a contraction or a library op.
+#[derive(Clone, Copy, Debug)]
+pub struct EpilogueCode<'a, K> {
+    /// The kernel.
+    pub kernel: &'a Kernel,
     /// The code of the kernel.
-    pub kernel: &'a K,
-    /// The argument block of a call on the whole result. The address of a contraction's result is zero.
+    pub code: &'a K,
+    /// The argument block of a call on the whole result, with extents and strides and without addresses.
     pub block: &'a [u64],
     /// The per-tile arguments.
     pub words: TileArguments,
+}
+
+/// The memory of a call of a contraction or a library step.
+#[derive(Clone, Copy, Debug)]
+pub struct StepCall<'a> {
+    /// The operands.
+    pub operands: &'a [StepOperand<'a>],
+    /// The addresses of the first elements of the results.
+    pub results: &'a [u64],
+    /// The argument block of each epilogue, for a call on the whole result. The address of a contraction's result is
+    /// zero.
+    pub epilogues: &'a [&'a [u64]],
+    /// The address of the workspace, a multiple of 64.
+    pub workspace: u64,
 }
 
 /// Elements in device memory.
@@ -288,7 +304,7 @@ pub struct MemoryView {
     pub address: u64,
     /// The size of the memory.
     pub bytes: usize,
-    /// See [`ContractionOperand::parameter_storage`].
+    /// See [`StepOperand::parameter_storage`].
     pub parameter_storage: Option<Arc<Storage>>,
     /// The dtype of the elements.
     pub dtype: DType,
@@ -334,15 +350,57 @@ pub struct LibraryCall {
     pub precision: Precision,
     /// The number of the op's node in the traced graph.
     pub node: Option<u32>,
+    /// The operands.
+    pub operands: Vec<ArrayLayout>,
+    /// The results, row-major.
+    pub results: Vec<ArrayLayout>,
 }
 
 impl LibraryCall {
-    /// Calls the library through `run`, and attributes its errors to the op on these operands.
+    /// Calls the library through `run`, and attributes its errors to the op on its operands.
     ///
     /// # Errors
     /// The errors of `run`.
-    pub fn explained(&self, operands: &[MemoryView], run: impl FnOnce() -> Result<()>) -> Result<()> {
-        in_op(run).map_err(|it| with_op_and_node(it, self.op, operands.iter().map(MemoryView::ty), self.node))
+    pub fn explained(&self, run: impl FnOnce() -> Result<()>) -> Result<()> {
+        in_op(run).map_err(|it| with_op_and_node(it, self.op, self.operands.iter().map(ArrayLayout::ty), self.node))
+    }
+}
+
+/// The dtype and the layout of an array. Offsets are relative to the first element in memory.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ArrayLayout {
+    /// The dtype of the elements.
+    pub dtype: DType,
+    /// The positions of the elements, in elements.
+    pub layout: Layout,
+}
+
+impl ArrayLayout {
+    /// Returns the type: dtype and dimensions.
+    pub fn ty(&self) -> Type {
+        Type::of(self.dtype, self.layout.shape())
+    }
+
+    /// Returns a host array that borrows the elements of an operand with this layout.
+    ///
+    /// # Safety
+    /// The address is a host address, and the memory is live as long as the array. Every element is initialised before
+    /// it is read.
+    pub unsafe fn borrowed(&self, operand: StepOperand<'_>) -> Array {
+        let Self { dtype, layout } = self;
+        if let Some(block) = operand.parameter_storage {
+            let before = (operand.address - block.device_ptr() as u64) as usize / dtype.size();
+            let (shape, strides) = (layout.shape().into(), layout.strides().into());
+            let layout = Layout::new(shape, strides, layout.offset() + before);
+            // SAFETY: `layout` addresses the elements at `address`, which lie in the live `block`, and the contract has
+            // them initialised before a read.
+            return unsafe { Array::new(block.clone(), layout, *dtype) };
+        }
+        let first = NonNull::new(operand.address as *mut u8).expect("no memory is at address zero");
+        let bytes = layout.range().1 * dtype.size();
+        // SAFETY: the memory at `first` is live as long as the array and initialised before a read, by this method's
+        // contract.
+        unsafe { Array::new(Arc::new(Storage::borrowed(first, bytes)), layout.clone(), *dtype) }
     }
 }
 

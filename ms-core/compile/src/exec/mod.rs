@@ -11,8 +11,8 @@ mod watch;
 mod work;
 
 pub use backend::{Backend, BackendEntry, Donation, Executable, backend, host_backend, unavailable};
-pub use driver::{Accepted, Check, Driver, EpilogueCall, LibraryCall, MemoryView};
-pub use ms_ir::{ContractionOperand, KernelLaunch, KernelView, StepCode, TileArguments};
+pub use driver::{Accepted, ArrayLayout, Check, Driver, EpilogueCode, LibraryCall, MemoryView, Prepared, StepCall};
+pub use ms_ir::{KernelLaunch, KernelView, StepCode, StepOperand, TileArguments};
 pub use program::{Artifact, CompileOptions, Interface, MachineCode, PlanProgram, PlanReport, Program, StoredProgram};
 pub use reference::reference;
 pub use roofline::{Exceeded, Roof};

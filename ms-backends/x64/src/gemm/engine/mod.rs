@@ -25,7 +25,7 @@ pub use batch_reduce::{BLOCK, Filters, Layout, TILE};
 use block::{Output, Product};
 pub use choice::{EngineChoice, Floats, PackedLeft};
 use kernel::Split;
-use ms_ir::ContractionOperand;
+use ms_ir::StepOperand;
 use ms_ir::data::DType;
 use ms_ir::error::Result;
 use ms_ir::{ContractionTypes, Precision};
@@ -153,12 +153,12 @@ pub unsafe fn run(
     isa: Isa,
     (types, precision): (ContractionTypes, Precision),
     product: &Matrices,
-    operands: [ContractionOperand<'_>; 2],
+    operands: [StepOperand<'_>; 2],
     to: To<'_>,
 ) -> Result<bool> {
     let Some(split) = Split::from_types(types, precision) else { return Ok(false) };
     let &Matrices { m, k, n, .. } = product;
-    let [left, right] = operands.map(|it| it.parameter_storage.filter(|it| it.may_be_held()));
+    let [left, right] = operands.map(|it| it.parameter_storage.map(|it| &**it).filter(|it| it.may_be_held()));
     // A cached operand becomes the right one: the transposed product is computed if only the left operand can be
     // cached.
     let is_transposed = left.is_some() && right.is_none();

@@ -1,7 +1,9 @@
 //! Provides an entry point for fuzzers: bytes are either a stored program that can be loaded, or rejected.
 
 use super::PlanExecutable;
-use crate::exec::{Check, ContractionOperand, Driver, LibraryCall, MemoryView, PlanProgram, StoredProgram};
+use crate::exec::{
+    Check, Driver, EpilogueCode, LibraryCall, MemoryView, PlanProgram, Prepared, StepCall, StoredProgram,
+};
 use ms_ir::Contraction;
 use ms_ir::data::MemorySpace;
 use ms_ir::error::Result;
@@ -26,6 +28,8 @@ struct Nothing;
 // SAFETY: `stored_program` never runs the executable, so no step is issued to this driver.
 unsafe impl Driver for Nothing {
     type Kernel = ();
+    type Contraction = ();
+    type LibraryStep = ();
     type Commands = ();
     const QUEUED: bool = false;
 
@@ -37,11 +41,19 @@ unsafe impl Driver for Nothing {
         Ok(())
     }
 
-    unsafe fn contract(&self, (): &mut (), _: &Arc<Contraction>, _: [ContractionOperand<'_>; 2], _: u64) -> Result<()> {
+    fn prepare_contraction(&self, _: &Contraction, _: &[EpilogueCode<'_, ()>]) -> Result<Prepared<()>> {
+        Ok(Prepared { code: (), workspace: 0 })
+    }
+
+    fn prepare_library(&self, _: &Arc<LibraryCall>, _: &[EpilogueCode<'_, ()>]) -> Result<Prepared<()>> {
+        Ok(Prepared { code: (), workspace: 0 })
+    }
+
+    unsafe fn contract(&self, (): &mut (), _: &Arc<()>, _: StepCall<'_>) -> Result<()> {
         Ok(())
     }
 
-    unsafe fn library(&self, (): &mut (), _: &Arc<LibraryCall>, _: &[MemoryView], _: &[MemoryView]) -> Result<()> {
+    unsafe fn library(&self, (): &mut (), _: &Arc<()>, _: StepCall<'_>) -> Result<()> {
         Ok(())
     }
 

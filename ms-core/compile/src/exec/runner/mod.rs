@@ -36,7 +36,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A loaded plan that a driver runs.
 pub struct PlanExecutable<D: Driver> {
     driver: D,
-    program: Program<D::Kernel>,
+    program: Program<D>,
     /// The types of inputs.
     types: Vec<Type>,
     /// The properties of inputs that every call compares: compact, because a call may have many inputs.
@@ -142,6 +142,12 @@ impl<D: Driver + 'static> PlanExecutable<D> {
             driver,
             idle: Mutex::new(Vec::new()),
         })
+    }
+
+    /// Returns the size in bytes of the memory of a run: intermediate values and workspaces.
+    #[cfg(test)]
+    fn arena_bytes(&self) -> usize {
+        self.program.arena_bytes
     }
 
     /// Returns whether an array is in the memory of inputs and outputs.

@@ -1,8 +1,8 @@
 //! Records the steps of a run for profiles.
 
-use super::program::{Epilogue, PlacedView, Step};
+use super::program::{Epilogue, Step};
 use crate::exec::watch::{self, Record, Span, Start};
-use crate::exec::{Driver, Work, op_name, work};
+use crate::exec::{ArrayLayout, Driver, Work, op_name, work};
 use ms_ir::data::{Type, is_host_only};
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ pub(super) struct What {
 
 impl What {
     /// Describes a step that [is issued](Step::is_issued).
-    pub fn of_step<D: Driver>(driver: &D, step: &Step<D::Kernel>, words: &[u64]) -> Self {
+    pub fn of_step<D: Driver>(driver: &D, step: &Step<D>, words: &[u64]) -> Self {
         let kernel = |code: &D::Kernel, block: &[u64]| Self::kernel(driver, code, block);
         match step {
             Step::Kernel { code, words: block } | Step::Copy { code, words: block, .. } => {
@@ -66,19 +66,13 @@ impl What {
                 let Self { name, kernel, .. } = largest.unwrap_or_else(|| Self::unknown("none"));
                 Self { name: format!("{} kernels, the largest: {name}", calls.len()), work, node: None, kernel }
             }
-            Step::Contraction { contraction, .. } => Self {
-                name: work::contraction_name(contraction),
-                work: Work::of_contraction(contraction),
-                node: None,
-                kernel: None,
-            },
-            Step::Epilogues { contraction, epilogues, .. } => {
-                // The result of the contraction is not materialised.
+            Step::Contraction { contraction, call, .. } => {
                 let mut work = Work::of_contraction(contraction);
-                let unstored = work::result_bytes(contraction);
+                // Without a stored result, the bytes of the result are not written.
+                let unstored = if call.results.is_empty() { work::result_bytes(contraction) } else { 0 };
                 work.bytes -= unstored;
                 let mut all = Self { name: work::contraction_name(contraction), work, node: None, kernel: None };
-                for Epilogue { code, block, words: of_tile } in epilogues {
+                for Epilogue { code, block, words: of_tile } in &call.epilogues {
                     let mut own = kernel(code, &words[block.clone()]);
                     let unread = if of_tile.result.is_some() { unstored } else { 0 };
                     own.work.bytes = own.work.bytes.saturating_sub(unread);
@@ -86,13 +80,13 @@ impl What {
                 }
                 all
             }
-            Step::Library { call, inputs, outputs, epilogues } => {
-                let types = |views: &[PlacedView]| views.iter().map(PlacedView::ty).collect::<Vec<_>>();
-                let (from, to) = (types(inputs), types(outputs));
+            Step::Library { step, call, .. } => {
+                let types = |all: &[ArrayLayout]| all.iter().map(ArrayLayout::ty).collect::<Vec<_>>();
+                let (from, to) = (types(&step.operands), types(&step.results));
                 let from: Vec<&Type> = from.iter().collect();
-                let work = Work::of_op(call.op, &call.attrs, &from, &to);
-                let mut all = Self { name: op_name(call.op, &from), work, node: call.node, kernel: None };
-                for Epilogue { code, block, .. } in epilogues {
+                let work = Work::of_op(step.op, &step.attrs, &from, &to);
+                let mut all = Self { name: op_name(step.op, &from), work, node: step.node, kernel: None };
+                for Epilogue { code, block, .. } in &call.epilogues {
                     all = all.then(kernel(code, &words[block.clone()]));
                 }
                 all

@@ -1,6 +1,6 @@
 //! Defines a plan that is loaded: prepared as far as possible without addresses.
 
-use crate::exec::{Check, EpilogueCall, LibraryCall, TileArguments};
+use crate::exec::{Check, Driver, LibraryCall, TileArguments};
 use crate::lower::BufferLocation;
 use ms_ir::Contraction;
 use ms_ir::data::{Array, DType, Layout, Storage, Type};
@@ -9,29 +9,29 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A plan prepared as far as possible without addresses, with kernels of type `K`.
+/// A plan prepared as far as possible without addresses, for driver `D`.
 ///
 /// The argument blocks of all calls, of kernels and of routines, are in one template of words. A routine is never
 /// active twice in a run, so each has one range of words and one of the arena. A run copies the template. Addresses in
 /// the arena and of constants are written into the copy once per arena. Addresses of inputs and outputs are written
 /// once per call of a routine.
-pub(super) struct Program<K> {
+pub(super) struct Program<D: Driver> {
     pub constants: Vec<Array>,
     pub arena_bytes: usize,
     pub template: Vec<u64>,
     /// The words with addresses in the arena, and their offsets there.
     pub arena_words: Vec<(u32, usize)>,
     /// The last one is the main routine.
-    pub routines: Vec<Routine<K>>,
+    pub routines: Vec<Routine<D>>,
     /// The argument block of the main routine.
     pub main_block: usize,
 }
 
 /// A routine. The argument block of a call has the addresses of its inputs, then of its outputs.
-pub(super) struct Routine<K> {
+pub(super) struct Routine<D: Driver> {
     pub name: Arc<str>,
     pub patches: Vec<Patch>,
-    pub steps: Vec<Step<K>>,
+    pub steps: Vec<Step<D>>,
     /// The number of inputs.
     pub inputs: usize,
     /// Sizes in bytes of inputs and outputs.
@@ -51,20 +51,18 @@ pub(super) struct Patch {
     pub offset: usize,
 }
 
-pub(super) enum Step<K> {
+pub(super) enum Step<D: Driver> {
     /// A call of a kernel with an argument block of the template.
-    Kernel { code: K, words: Range<usize> },
+    Kernel { code: D::Kernel, words: Range<usize> },
     /// Calls of kernels that may run concurrently, each with an argument block of the template.
-    Kernels(Box<[(K, Range<usize>)]>),
+    Kernels(Box<[(D::Kernel, Range<usize>)]>),
     /// A kernel that only copies operands to results. It is skipped if all results share their operands' memory.
     /// `pairs` are the words with the addresses of source and destination.
-    Copy { code: K, words: Range<usize>, pairs: SmallVec<[[usize; 2]; 1]> },
-    /// A contraction of these operands, with the word of the result's address.
-    Contraction { contraction: Arc<Contraction>, operands: [OperandWord; 2], result: usize },
-    /// A contraction with its epilogues.
-    Epilogues { contraction: Arc<Contraction>, operands: [OperandWord; 2], epilogues: Box<[Epilogue<K>]> },
-    /// A library call, with its epilogues.
-    Library { call: Arc<LibraryCall>, inputs: Vec<PlacedView>, outputs: Vec<PlacedView>, epilogues: Box<[Epilogue<K>]> },
+    Copy { code: D::Kernel, words: Range<usize>, pairs: SmallVec<[[usize; 2]; 1]> },
+    /// A contraction, whose result is stored or read by epilogues.
+    Contraction { contraction: Box<Contraction>, code: Arc<D::Contraction>, call: CallWords<D> },
+    /// A library step.
+    Library { step: Arc<LibraryCall>, code: Arc<D::LibraryStep>, call: CallWords<D> },
     /// A check of elements, which are then copied if there is a result. `copy` has the words of the two addresses and
     /// the size in bytes.
     Check { check: Arc<Check>, of: PlacedView, copy: Option<(Range<usize>, usize)> },
@@ -76,14 +74,14 @@ pub(super) enum Step<K> {
     Loop(Box<Repeated>),
 }
 
-impl<K> Step<K> {
+impl<D: Driver> Step<D> {
     /// Returns whether a queued driver may submit the issued steps before later ones are issued, if it may in the
     /// `submitting` routines. It does so to read a condition, to act on the host, or because a loop is long.
     fn submits(&self, submitting: &[bool]) -> bool {
         match self {
             Self::Kernel { .. } | Self::Kernels(_) | Self::Copy { .. } => false,
-            Self::Contraction { .. } | Self::Epilogues { .. } | Self::Check { .. } => false,
-            Self::Library { call, .. } => definition(call.op).effects.act_on_host(),
+            Self::Contraction { .. } | Self::Check { .. } => false,
+            Self::Library { step, .. } => definition(step.op).effects.act_on_host(),
             Self::Call { routine, .. } => submitting[*routine],
             Self::Branch { .. } | Self::Loop(_) => true,
         }
@@ -99,21 +97,24 @@ impl<K> Step<K> {
     }
 }
 
+/// The words with the addresses of a call of a contraction or a library step.
+pub(super) struct CallWords<D: Driver> {
+    pub operands: SmallVec<[OperandWord; 2]>,
+    /// The results; empty if epilogues read the result of a contraction.
+    pub results: SmallVec<[usize; 1]>,
+    pub epilogues: Box<[Epilogue<D>]>,
+    /// The workspace, if the step needs one.
+    pub workspace: Option<usize>,
+}
+
 /// An epilogue of a contraction or a library op, with the argument block of a call.
-pub(super) struct Epilogue<K> {
-    pub code: K,
+pub(super) struct Epilogue<D: Driver> {
+    pub code: D::Kernel,
     pub block: Range<usize>,
     pub words: TileArguments,
 }
 
-impl<K> Epilogue<K> {
-    /// Returns the call, with its argument block in `words`.
-    pub fn call<'a>(&'a self, words: &'a [u64]) -> EpilogueCall<'a, K> {
-        EpilogueCall { kernel: &self.code, block: &words[self.block.clone()], words: self.words }
-    }
-}
-
-/// The word with the address of an operand of a contraction.
+/// The word with the address of an operand.
 #[derive(Clone, Copy)]
 pub(super) struct OperandWord {
     pub word: usize,
@@ -135,7 +136,7 @@ impl PlacedView {
     }
 }
 
-impl<K> Program<K> {
+impl<D: Driver> Program<D> {
     /// Returns the number of steps of the main routine up to the last one at which a queued driver submits issued
     /// steps.
     pub fn submitting_steps(&self) -> u32 {

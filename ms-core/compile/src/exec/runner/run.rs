@@ -1,11 +1,11 @@
 //! Executes one run of a loaded plan.
 
 use super::observer::{Observer, What};
-use super::program::{OperandWord, Patch, PlacedView, Program, Routine, Step};
+use super::program::{CallWords, OperandWord, Patch, PlacedView, Program, Routine, Step};
 use super::read_inputs::ReadInputs;
 use super::stack::Stacks;
 use crate::exec::watch::Start;
-use crate::exec::{ContractionOperand, Driver, EpilogueCall, KernelLaunch, MemoryView};
+use crate::exec::{Driver, KernelLaunch, MemoryView, StepCall, StepOperand};
 use crate::lower::BufferLocation;
 use ms_ir::data::{Array, MemorySpace, Storage, StreamKind, Type, with_stream};
 use ms_ir::error::{Missing, Result};
@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 /// [`Run::call`] covers the addresses of inputs and outputs. In a well-formed plan the buffers of a step overlap only
 /// if its contract allows it.
 pub(super) struct Run<'a, 'r, D: Driver> {
-    pub program: &'a Program<D::Kernel>,
+    pub program: &'a Program<D>,
     pub driver: &'a D,
     pub commands: D::Commands,
     pub words: &'a mut [u64],
@@ -81,7 +81,7 @@ impl<'r, D: Driver> Run<'_, 'r, D> {
     ///
     /// # Safety
     /// The words of the routine's steps are patched from `block`, whose addresses are valid as for [`Run::call`].
-    pub unsafe fn steps(&mut self, routine: &Routine<D::Kernel>, block: usize) -> Result<()> {
+    pub unsafe fn steps(&mut self, routine: &Routine<D>, block: usize) -> Result<()> {
         let driver = self.driver;
         for (at, step) in routine.steps.iter().enumerate() {
             let mut start = self.observer.as_mut().map(|it| it.begin(&routine.name, at));
@@ -105,33 +105,18 @@ impl<'r, D: Driver> Run<'_, 'r, D> {
                         unsafe { driver.launch(&mut self.commands, code, &self.words[words.clone()])? };
                     }
                 }
-                Step::Contraction { contraction, operands, result } => {
-                    let (operands, result) = (operands.map(|it| self.operand(it)), self.words[*result]);
-                    // SAFETY: the loader checked that operands and result stay within their live buffers, and lowering
-                    // keeps them disjoint.
-                    unsafe { driver.contract(&mut self.commands, contraction, operands, result) }
+                Step::Contraction { code, call, .. } => {
+                    // SAFETY: the loader checked that operands, result and epilogues fit the contraction and stay
+                    // within their live buffers. Lowering keeps operands and result disjoint. Its epilogues write no
+                    // operands, and access elements that another writes at the same rows only.
+                    self.with_call(call, |commands, call| unsafe { driver.contract(commands, code, call) })
                         .map_err(|it| it.of_memory(Missing::Product))?;
                 }
-                Step::Epilogues { contraction, operands, epilogues } => {
-                    let operands = operands.map(|it| self.operand(it));
-                    let calls: SmallVec<[EpilogueCall<'_, D::Kernel>; 2]> =
-                        epilogues.iter().map(|it| it.call(self.words)).collect();
-                    // SAFETY: the loader checked that the epilogues fit the contraction and stay within their buffers.
-                    // Lowered epilogues write no operands, and access elements that another writes at the same rows
-                    // only.
-                    unsafe { driver.contract_with(&mut self.commands, contraction, operands, &calls) }
-                        .map_err(|it| it.of_memory(Missing::Product))?;
-                }
-                Step::Library { call, inputs, outputs, epilogues } => {
-                    let view = |it: &PlacedView| self.view(it, routine, block);
-                    let from: SmallVec<[MemoryView; 4]> = inputs.iter().map(view).collect();
-                    let to: SmallVec<[MemoryView; 1]> = outputs.iter().map(view).collect();
-                    let calls: SmallVec<[EpilogueCall<'_, D::Kernel>; 2]> =
-                        epilogues.iter().map(|it| it.call(self.words)).collect();
+                Step::Library { code, call, .. } => {
                     // SAFETY: the loader checked that all views stay within their buffers. Lowering guarantees that
                     // operands and results fit the op, and that its epilogues write neither operands nor elements that
                     // another accesses.
-                    unsafe { driver.library_with(&mut self.commands, call, &from, &to, &calls)? }
+                    self.with_call(call, |commands, call| unsafe { driver.library(commands, code, call) })?;
                 }
                 Step::Check { check, of, copy } => {
                     let of = self.view(of, routine, block);
@@ -186,7 +171,7 @@ impl<'r, D: Driver> Run<'_, 'r, D> {
 
     /// Records a step that was issued since `start`.
     #[cold]
-    fn observe(&mut self, start: Start, step: &Step<D::Kernel>) -> Result<()> {
+    fn observe(&mut self, start: Start, step: &Step<D>) -> Result<()> {
         match step.is_issued(self.words) {
             true => self.record(start, |driver, words| What::of_step(driver, step, words)),
             false => Ok(()),
@@ -209,15 +194,31 @@ impl<'r, D: Driver> Run<'_, 'r, D> {
         Ok(())
     }
 
-    /// Returns an operand of a contraction, with its block if that belongs to an input that the run does not write.
-    fn operand(&self, OperandWord { word, is_input }: OperandWord) -> ContractionOperand<'r> {
+    /// Calls `issue` with the memory of a call of a contraction or a library step.
+    #[inline]
+    fn with_call<R>(
+        &mut self,
+        call: &CallWords<D>,
+        issue: impl FnOnce(&mut D::Commands, StepCall<'_>) -> Result<R>,
+    ) -> Result<R> {
+        let operands: SmallVec<[StepOperand<'_>; 4]> = call.operands.iter().map(|&it| self.operand(it)).collect();
+        let words = &*self.words;
+        let results: SmallVec<[u64; 2]> = call.results.iter().map(|&it| words[it]).collect();
+        let epilogues: SmallVec<[&[u64]; 2]> = call.epilogues.iter().map(|it| &words[it.block.clone()]).collect();
+        let workspace = call.workspace.map_or(0, |it| words[it]);
+        let call = StepCall { operands: &operands, results: &results, epilogues: &epilogues, workspace };
+        issue(&mut self.commands, call)
+    }
+
+    /// Returns an operand of a step, with its block if that belongs to an input that the run does not write.
+    fn operand(&self, OperandWord { word, is_input }: OperandWord) -> StepOperand<'r> {
         let address = self.words[word];
-        let held = if is_input { self.read.block_at(address as usize) } else { None };
-        ContractionOperand { address, parameter_storage: held.map(|it| &**it) }
+        let parameter_storage = if is_input { self.read.block_at(address as usize) } else { None };
+        StepOperand { address, parameter_storage }
     }
 
     /// Returns a view in the running call of the routine, whose argument block is `block`.
-    fn view(&self, view: &PlacedView, routine: &Routine<D::Kernel>, block: usize) -> MemoryView {
+    fn view(&self, view: &PlacedView, routine: &Routine<D>, block: usize) -> MemoryView {
         let argument = |at: usize| (self.words[block + at], routine.bytes[at]);
         let whole = |it: &Storage| (it.device_ptr() as u64, it.len());
         let (address, bytes) = match view.place {

@@ -15,7 +15,7 @@ use crate::interp::Interpreted;
 use crate::isa::Isa;
 use ms_ir::data::{Array, DType, Scalar};
 use ms_ir::{Contraction, ContractionRanks, ContractionTypes, Kernel, LoopArguments, Precision};
-use ms_ir::{ContractionOperand, TileArguments};
+use ms_ir::{StepOperand, TileArguments};
 
 /// Returns the contraction of `[batch.., m, k]` and `[batch.., k, n]` to `out`.
 fn contraction(precision: Precision, [a, b, out]: [&Array; 3]) -> Contraction {
@@ -26,8 +26,8 @@ fn contraction(precision: Precision, [a, b, out]: [&Array; 3]) -> Contraction {
 }
 
 /// Returns the operands of a contraction, with their storage, which a parameter may hold.
-fn operands<'a>([a, b]: [&'a Array; 2]) -> [ContractionOperand<'a>; 2] {
-    [a, b].map(|it| ContractionOperand { address: it.device_ptr() as u64, parameter_storage: Some(it.storage()) })
+fn operands<'a>([a, b]: [&'a Array; 2]) -> [StepOperand<'a>; 2] {
+    [a, b].map(|it| StepOperand { address: it.device_ptr() as u64, parameter_storage: Some(it.storage()) })
 }
 
 /// Multiplies into `out`: on a forced engine in any size, or on the engine that a program would choose.

@@ -12,11 +12,7 @@ use smallvec::SmallVec;
 
 impl<D: Driver> Loader<'_, D> {
     /// Loads an epilogue of a contraction and checks that its kernel fits.
-    pub(super) fn epilogue(
-        &mut self,
-        contraction: &Contraction,
-        epilogue: &Epilogue,
-    ) -> Result<program::Epilogue<D::Kernel>> {
+    pub(super) fn epilogue(&mut self, contraction: &Contraction, epilogue: &Epilogue) -> Result<program::Epilogue<D>> {
         let Epilogue { kernel, loops, args } = epilogue;
         let (kernel, code) = self.kernel(*kernel)?;
         let by_rows = loops.is_by_rows(kernel, contraction);
@@ -42,11 +38,7 @@ impl<D: Driver> Loader<'_, D> {
     }
 
     /// Loads an epilogue of a library op and checks that its kernel iterates over the op's result.
-    pub(super) fn epilogue_of_op(
-        &mut self,
-        results: &[View],
-        call: &KernelCall,
-    ) -> Result<program::Epilogue<D::Kernel>> {
+    pub(super) fn epilogue_of_op(&mut self, results: &[View], call: &KernelCall) -> Result<program::Epilogue<D>> {
         let KernelCall { kernel, extents, args } = call;
         let (kernel, code) = self.kernel(*kernel)?;
         let [result] = results else { return Err(malformed("an op with epilogues has one result")) };

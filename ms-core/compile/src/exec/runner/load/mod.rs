@@ -1,16 +1,19 @@
 //! Loads plans: prepares and checks the argument blocks of all calls.
 
 mod epilogues;
+mod prepare;
+#[cfg(test)]
+mod tests;
 
 use super::check::{Checker, malformed};
 use super::copied::copied;
 use super::program::{
-    CarryWords, Chain, Cycle, OperandWord, Patch, PlacedView, Program, Repeated, Routine, Series, Step, TripCount,
+    CarryWords, Chain, Cycle, Patch, PlacedView, Program, Repeated, Routine, Series, Step, TripCount,
 };
-use crate::exec::{Accepted, Check, Driver, LibraryCall};
+use crate::exec::{Accepted, Check, Driver};
 use crate::lower::{
-    self, Argument, BufferId, BufferLocation, ContractionResult, ContractionStep, IndexedAxis, KernelCall, KernelId,
-    Loop, NextCarry, Plan, PlanStep, Repeat, Span, View, is_stack, value_bytes,
+    self, Argument, BufferId, BufferLocation, IndexedAxis, KernelCall, KernelId, Loop, NextCarry, Plan, PlanStep,
+    Repeat, Span, View, is_stack, value_bytes,
 };
 use ms_ir::MapVec;
 use ms_ir::data::{Array, Layout, MemorySpace, StreamKind, Type, with_stream};
@@ -22,12 +25,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// Prepares a plan with its kernels, in order.
-pub(super) fn program<D: Driver>(driver: &D, plan: &Plan, kernels: &[D::Kernel]) -> Result<Program<D::Kernel>> {
+pub(super) fn program<D: Driver>(driver: &D, plan: &Plan, kernels: &[D::Kernel]) -> Result<Program<D>> {
     let constants = constants(plan, driver.space())?;
     let arena = plan.arena().ok_or_else(|| malformed("a routine calls one that does not come before it"))?;
     let (bases, arena_bytes) = arena;
     let mut words = Words::default();
-    let mut routines: Vec<Routine<D::Kernel>> = Vec::with_capacity(plan.routines.len());
+    let mut workspace = Workspace { first: arena_bytes.next_multiple_of(WORKSPACE_ALIGN), bytes: 0 };
+    let mut routines: Vec<Routine<D>> = Vec::with_capacity(plan.routines.len());
     for (routine, base) in plan.routines.iter().zip(bases) {
         let check = Checker { plan, routine };
         routine.buffers.iter().try_for_each(|it| check.check_buffer(it))?;
@@ -39,6 +43,7 @@ pub(super) fn program<D: Driver>(driver: &D, plan: &Plan, kernels: &[D::Kernel])
             done: &routines,
             base,
             words: &mut words,
+            workspace: &mut workspace,
             patches: Vec::new(),
         };
         let steps = routine.steps.try_map_vec(|it| loader.step(it))?;
@@ -61,6 +66,10 @@ pub(super) fn program<D: Driver>(driver: &D, plan: &Plan, kernels: &[D::Kernel])
     let main_block = template.len();
     let main = plan.routines.last().ok_or_else(|| malformed("it has no routine"))?;
     template.resize(main_block + main.inputs.len() + main.outputs.len(), 0);
+    let arena_bytes = match workspace.bytes {
+        0 => arena_bytes,
+        bytes => workspace.first.checked_add(bytes).ok_or_else(|| malformed("its memory has a size"))?,
+    };
     Ok(Program { constants, arena_bytes, template, arena_words, routines, main_block })
 }
 
@@ -83,14 +92,13 @@ fn is_dense(inputs: &[View], outputs: &[View]) -> bool {
 }
 
 /// Returns whether a step opens stacks that remain open after it.
-fn opens_stacks<K>(step: &Step<K>, routines: &[Routine<K>]) -> bool {
+fn opens_stacks<D: Driver>(step: &Step<D>, routines: &[Routine<D>]) -> bool {
     let open = |it: usize| routines[it].opens_stacks && !routines[it].closes_stacks;
     match step {
         Step::Kernel { .. }
         | Step::Kernels(_)
         | Step::Copy { .. }
         | Step::Contraction { .. }
-        | Step::Epilogues { .. }
         | Step::Library { .. }
         | Step::Check { .. } => false,
         Step::Call { routine, .. } => open(*routine),
@@ -107,6 +115,17 @@ struct Words {
     arena_words: Vec<(u32, usize)>,
 }
 
+/// The alignment of the workspace in bytes.
+const WORKSPACE_ALIGN: usize = 64;
+
+/// The end of the arena, which all steps that need a workspace use one after the other.
+struct Workspace {
+    /// The offset in the arena.
+    first: usize,
+    /// The size of the largest workspace so far.
+    bytes: usize,
+}
+
 /// Prepares the steps of a routine.
 struct Loader<'a, D: Driver> {
     driver: &'a D,
@@ -114,15 +133,16 @@ struct Loader<'a, D: Driver> {
     constants: &'a [Array],
     kernels: &'a [D::Kernel],
     /// The routines before this one.
-    done: &'a [Routine<D::Kernel>],
+    done: &'a [Routine<D>],
     /// The offset of this routine's arena in the run's arena.
     base: usize,
     words: &'a mut Words,
+    workspace: &'a mut Workspace,
     patches: Vec<Patch>,
 }
 
 impl<'a, D: Driver> Loader<'a, D> {
-    fn step(&mut self, step: &PlanStep) -> Result<Step<D::Kernel>> {
+    fn step(&mut self, step: &PlanStep) -> Result<Step<D>> {
         match step {
             PlanStep::Kernel(KernelCall { kernel, extents, args }) => {
                 let (kernel, code) = self.kernel(*kernel)?;
@@ -163,14 +183,7 @@ impl<'a, D: Driver> Loader<'a, D> {
                 let check = Check { op: op.0, accepted: Accepted::Elements(check, attrs.clone()), node: *node };
                 Ok(Step::Check { check: Arc::new(check), of, copy: Some((first..self.next_word(), bytes)) })
             }
-            &PlanStep::Library { op, ref attrs, precision, ref inputs, ref outputs, node, ref epilogues } => {
-                Ok(Step::Library {
-                    call: Arc::new(LibraryCall { op: op.0, attrs: attrs.clone(), precision, node }),
-                    inputs: inputs.iter().map(|it| self.placed(it)).collect::<Result<_>>()?,
-                    outputs: outputs.iter().map(|it| self.placed(it)).collect::<Result<_>>()?,
-                    epilogues: epilogues.iter().map(|it| self.epilogue_of_op(outputs, it)).collect::<Result<_>>()?,
-                })
-            }
+            PlanStep::Library { .. } => self.library(step),
             PlanStep::Check { op, of, axis, positions, node } => {
                 let fits = of.shape().filter(|it| *axis < it.len() && positions.dtype.is_int());
                 let shape = fits.ok_or_else(|| malformed("positions are of an axis"))?;
@@ -255,30 +268,6 @@ impl<'a, D: Driver> Loader<'a, D> {
         }
         self.check.check_argument(arg, kernel, param, extents)?;
         self.push_address(arg.buffer, arg.offset)
-    }
-
-    fn contraction(&mut self, step: &ContractionStep) -> Result<Step<D::Kernel>> {
-        let ContractionStep { contraction, a, b, result } = step;
-        let mut add = |operand, span: &Span| {
-            self.check.check_operand(contraction, operand, span)?;
-            let is_input = matches!(self.check.buffer(span.buffer)?.place, BufferLocation::Input(_));
-            let word = self.next_word();
-            self.push_address(span.buffer, span.offset)?;
-            Ok(OperandWord { word, is_input })
-        };
-        let operands = [add(0, a)?, add(1, b)?];
-        let shared = Arc::new(contraction.clone());
-        match result {
-            ContractionResult::Stored(out) => {
-                let result = add(2, out)?.word;
-                Ok(Step::Contraction { contraction: shared, operands, result })
-            }
-            ContractionResult::Epilogues(all) if all.is_empty() => Err(malformed("something reads a result")),
-            ContractionResult::Epilogues(all) => {
-                let epilogues = all.iter().map(|it| self.epilogue(contraction, it)).collect::<Result<_>>()?;
-                Ok(Step::Epilogues { contraction: shared, operands, epilogues })
-            }
-        }
     }
 
     /// Adds the argument block of a call and checks that its values fit the routine.
