@@ -10,7 +10,7 @@ use ms_ir::data::{Array, MemorySpace};
 use ms_ir::error::Result;
 use ms_x64::Isa;
 use ms_x64::KernelCode;
-use ms_x64::gemm::{self, Arithmetic, Epilogue, Results};
+use ms_x64::gemm::{Arithmetic, BatchedGemm, Epilogue, Results};
 use ms_x64::threads;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl EpilogueKernels {
 
 /// A prepared contraction.
 pub struct CpuContraction {
-    contraction: Contraction,
+    gemm: BatchedGemm,
     epilogues: EpilogueKernels,
 }
 
@@ -99,8 +99,9 @@ unsafe impl Driver for CpuDriver {
         contraction: &Contraction,
         epilogues: &[EpilogueCode<'_, Self::Kernel>],
     ) -> Result<Prepared<CpuContraction>> {
-        let epilogues = EpilogueKernels::new(epilogues);
-        Ok(Prepared { code: CpuContraction { contraction: contraction.clone(), epilogues }, workspace: 0 })
+        let (gemm, epilogues) = (BatchedGemm::new(self.isa, contraction), EpilogueKernels::new(epilogues));
+        let workspace = gemm.workspace();
+        Ok(Prepared { code: CpuContraction { gemm, epilogues }, workspace })
     }
 
     fn prepare_library(
@@ -121,7 +122,7 @@ unsafe impl Driver for CpuDriver {
         };
         // SAFETY: by the contract of `contract`, the contraction is sound, operands and result are valid memory, and
         // every block is valid for its kernel.
-        unsafe { gemm::run(self.isa, &code.contraction, [a, b], to) }
+        unsafe { code.gemm.run([a, b], to, call.workspace as *mut u8) }
     }
 
     unsafe fn library(&self, (): &mut (), code: &Arc<CpuLibraryStep>, call: StepCall<'_>) -> Result<()> {

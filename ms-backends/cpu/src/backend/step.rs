@@ -7,7 +7,7 @@ use ms_ir::error::{Code, Error, Result};
 use ms_ir::{Contraction, ContractionRanks, ContractionTypes, Precision};
 use ms_ops::ops::host::check_positions;
 use ms_x64::Isa;
-use ms_x64::gemm::{self, Arithmetic, Results};
+use ms_x64::gemm::{Arithmetic, BatchedGemm, Results};
 
 /// A contraction of operands with given types and ranks.
 pub struct ContractionCode {
@@ -35,7 +35,7 @@ unsafe impl StepCode for ContractionCode {
         unsafe {
             let operands =
                 [a, b].map(|it| StepOperand { address: it.device_ptr() as u64, parameter_storage: Some(it.storage()) });
-            gemm::run(self.isa, &contraction, operands, Results::Memory(out.device_ptr()))
+            BatchedGemm::new(self.isa, &contraction).run_alone(operands, Results::Memory(out.device_ptr()))
         }
     }
 }

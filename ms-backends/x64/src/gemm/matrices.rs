@@ -1,8 +1,5 @@
 //! Maps contractions to batches of GEMMs.
 
-use ms_ir::StepOperand;
-use ms_ir::data::try_filled;
-use ms_ir::error::Result;
 use ms_ir::{Contraction, ContractionAxes, ContractionAxis};
 use smallvec::SmallVec;
 
@@ -107,81 +104,74 @@ impl Matrices {
     }
 }
 
-/// A contraction that sums over one axis, with the copies of operands that merging its axes needs.
-pub struct Flattened {
-    /// The contraction.
-    pub contraction: Contraction,
-    /// The elements of `a` and `b`, if they are copied.
-    copies: [Option<Vec<u64>>; 2],
+/// A copy of an operand to row-major order.
+#[derive(Clone, Debug)]
+pub struct OperandCopy {
+    /// The sizes and the strides in elements of the loops over the operand, outermost first.
+    loops: SmallVec<[(usize, isize); 6]>,
+    /// The size of an element in bytes.
+    size: usize,
 }
 
-impl Flattened {
-    /// Merges the `k` axes, and copies the operands whose strides do not allow that.
+impl OperandCopy {
+    /// Plans the copy of an operand, and replaces its strides in the contraction by those of the copy. Axes with stride
+    /// 0 other than `k` axes are not copied.
+    fn new(contraction: &mut Contraction, operand: usize) -> Self {
+        let size = contraction.types.all()[operand].size();
+        let Contraction { batch, m, n, k, .. } = contraction;
+        let outer = if operand == 0 { m } else { n };
+        let varies = |it: &&mut ContractionAxis| it.strides[operand] != 0;
+        let outer = batch.iter_mut().chain(outer).filter(varies);
+        let mut axes: SmallVec<[&mut ContractionAxis; 6]> = outer.collect();
+        axes.extend(k);
+        let loops = axes.iter().map(|it| (it.size, it.strides[operand])).collect();
+        let mut step = 1;
+        for axis in axes.into_iter().rev() {
+            axis.strides[operand] = step;
+            step = step.saturating_mul(axis.size as isize);
+        }
+        Self { loops, size }
+    }
+
+    /// Returns the size of the copy in bytes.
+    pub fn bytes(&self) -> usize {
+        self.loops.iter().fold(self.size, |all, it| all.saturating_mul(it.0))
+    }
+
+    /// Copies the operand, whose first element is at `from`.
     ///
     /// # Safety
-    /// The elements of the operands that the contraction addresses are valid for reads.
-    ///
-    /// # Errors
-    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for the copies.
-    pub unsafe fn new(contraction: &Contraction, operands: [StepOperand<'_>; 2]) -> Result<Self> {
-        let mut contraction = contraction.clone();
-        let mut copies = [None, None];
-        for (operand, copy) in copies.iter_mut().enumerate() {
-            let is_even = |it: &[ContractionAxis]| {
-                it[0].strides[operand] == it[1].strides[operand].wrapping_mul(it[1].size as isize)
-            };
-            if !contraction.k.windows(2).all(is_even) {
-                let from = operands[operand].address as *const u8;
-                // SAFETY: the operand's elements are valid for reads by this function's contract.
-                *copy = Some(unsafe { dense(&mut contraction, operand, from)? });
+    /// The operand's elements are valid for reads, and `to` is valid for writes of [`bytes`](OperandCopy::bytes) bytes
+    /// and aligned to elements.
+    pub unsafe fn run(&self, from: *const u8, to: *mut u8) {
+        // SAFETY: `loops` address the operand's elements, which are valid for reads, and `to` has room for their
+        // product, by this function's contract.
+        unsafe {
+            match self.size {
+                1 => copy(&self.loops, from, to),
+                2 => copy(&self.loops, from.cast::<u16>(), to.cast()),
+                4 => copy(&self.loops, from.cast::<u32>(), to.cast()),
+                _ => copy(&self.loops, from.cast::<u64>(), to.cast()),
             }
         }
-        let sum = contraction.k.iter().copied().reduce(|outer, inner| {
-            let size = outer.size * inner.size;
-            ContractionAxis { size, ..inner }
-        });
-        contraction.k = sum.into_iter().collect();
-        Ok(Self { contraction, copies })
-    }
-
-    /// Returns the copy of an operand if there is one, otherwise the `given` operand.
-    pub fn operand<'a>(&self, operand: usize, given: StepOperand<'a>) -> StepOperand<'a> {
-        self.copies[operand].as_ref().map_or(given, |it| StepOperand::at(it.as_ptr() as u64))
     }
 }
 
-/// Copies an operand to row-major order and updates its strides in the contraction. Axes with stride 0 other than `k`
-/// axes are not copied.
-///
-/// # Safety
-/// The operand's elements are valid for reads.
-unsafe fn dense(contraction: &mut Contraction, operand: usize, from: *const u8) -> Result<Vec<u64>> {
-    let size = contraction.types.all()[operand].size();
-    let Contraction { batch, m, n, k, .. } = contraction;
-    let outer = if operand == 0 { m } else { n };
-    let varies = |it: &&mut ContractionAxis| it.strides[operand] != 0;
-    let outer = batch.iter_mut().chain(outer).filter(varies);
-    let mut axes: SmallVec<[&mut ContractionAxis; 6]> = outer.collect();
-    axes.extend(k);
-    let elements: usize = axes.iter().map(|it| it.size).product();
-    let mut to = try_filled(0u64, (elements * size).div_ceil(8))?;
-    let loops: SmallVec<[(usize, isize); 6]> = axes.iter().map(|it| (it.size, it.strides[operand])).collect();
-    // SAFETY: `loops` address the operand's elements, which are valid for reads, and `to` has room for their product.
-    unsafe {
-        let to = to.as_mut_ptr();
-        match size {
-            1 => copy(&loops, from, to.cast::<u8>()),
-            2 => copy(&loops, from.cast(), to.cast::<u16>()),
-            4 => copy(&loops, from.cast(), to.cast::<u32>()),
-            _ => copy(&loops, from.cast(), to),
-        }
-    }
-    let mut step = 1;
-    for axis in axes.into_iter().rev() {
-        axis.strides[operand] = step;
-        step *= axis.size as isize;
-    }
-    Ok(to)
+/// Returns the contraction with its `k` axes merged into one, and the copies of operands whose strides do not allow
+/// that.
+pub fn flattened(contraction: &Contraction) -> (Contraction, [Option<OperandCopy>; 2]) {
+    let mut contraction = contraction.clone();
+    let copies = std::array::from_fn(|operand| {
+        let is_even =
+            |it: &[ContractionAxis]| it[0].strides[operand] == it[1].strides[operand].wrapping_mul(it[1].size as isize);
+        (!contraction.k.windows(2).all(is_even)).then(|| OperandCopy::new(&mut contraction, operand))
+    });
+    let sum = contraction.k.iter().copied().reduce(|outer, inner| {
+        let size = outer.size * inner.size;
+        ContractionAxis { size, ..inner }
+    });
+    contraction.k = sum.into_iter().collect();
+    (contraction, copies)
 }
 
 /// Copies elements that loops of these sizes and strides address to row-major memory.

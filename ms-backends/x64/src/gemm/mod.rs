@@ -4,6 +4,7 @@
 //! loops. Where the processor has a matrix engine, it multiplies floats in relaxed precisions and 8-bit
 //! integers.
 
+mod batched;
 mod block;
 mod dot;
 mod element;
@@ -21,6 +22,7 @@ mod tile;
 #[cfg_attr(not(all(target_arch = "x86_64", target_os = "linux")), allow(dead_code))]
 mod engine;
 
+pub use batched::BatchedGemm;
 pub use block::Ordered;
 use element::Stored;
 pub use element::{Accumulator, CHUNK, PACK_WIDTH, Tile, Transpose};
@@ -39,68 +41,12 @@ pub use panels::{CacheBytes, PackedKey, cache};
 use crate::interp::Number;
 use crate::isa::Isa;
 use crate::threads;
-use matrices::{Flattened, Matrices};
+use matrices::Matrices;
+use ms_ir::ContractionTypes;
 use ms_ir::StepOperand;
 use ms_ir::data::{DType, Element, Scalar, try_filled, try_room};
 use ms_ir::error::Result;
 use ms_ir::with_element;
-use ms_ir::{Contraction, ContractionTypes, Precision};
-use std::ptr::null_mut;
-
-/// Runs a contraction.
-///
-/// # Safety
-/// The contraction [is sound](Contraction::is_sound). All elements that its sizes and strides address are in memory
-/// that is live during the call. Meanwhile, nothing else writes the operands or accesses the result, epilogues
-/// included. The argument block of each epilogue is valid for its kernel, on the whole result.
-///
-/// # Errors
-/// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for copies of the operands, or for output tiles.
-#[inline]
-pub unsafe fn run(isa: Isa, contraction: &Contraction, operands: [StepOperand<'_>; 2], to: Results<'_>) -> Result<()> {
-    // SAFETY: the contraction is sound and its memory is live and not shared, by this function's contract.
-    unsafe { run_on(None, isa, contraction, operands, to) }
-}
-
-/// Runs a contraction, on the given matrix engine in any size if there is one.
-///
-/// # Safety
-/// The conditions of [`run`] hold, and this machine has the given engine.
-///
-/// # Errors
-/// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for copies of the operands, or for output tiles.
-unsafe fn run_on(
-    engine: Option<Engine>,
-    isa: Isa,
-    contraction: &Contraction,
-    operands: [StepOperand<'_>; 2],
-    to: Results<'_>,
-) -> Result<()> {
-    let (types, precision) = (contraction.types, contraction.precision);
-    let run = |matrices: &Matrices, mut operands: [StepOperand<'_>; 2]| {
-        for (at, operand) in operands.iter_mut().enumerate() {
-            operand.parameter_storage = operand.parameter_storage.filter(|_| matrices.is_same(at));
-        }
-        let to = match to {
-            Results::Memory(first) => To { first, output_tiles: None },
-            Results::Epilogues(all) => {
-                To { first: null_mut(), output_tiles: Some(OutputTiles::new(all, matrices, types.out)) }
-            }
-        };
-        // SAFETY: `matrices` address the elements of the contraction, or of its flattened copies, which live until this
-        // returns.
-        unsafe { run_matrices(engine, isa, types, precision, matrices, operands, to) }
-    };
-    match Matrices::from_contraction(contraction) {
-        Some(matrices) => run(&matrices, operands),
-        None => {
-            // SAFETY: the operands' elements are valid for reads by this function's contract.
-            let flat = unsafe { Flattened::new(contraction, operands)? };
-            let matrices = Matrices::from_contraction(&flat.contraction).expect("the axes of the sum are one");
-            run(&matrices, [flat.operand(0, operands[0]), flat.operand(1, operands[1])])
-        }
-    }
-}
 
 /// The destination of a contraction's result.
 #[derive(Clone, Copy)]
@@ -118,45 +64,13 @@ struct To<'a> {
     output_tiles: Option<OutputTiles<'a>>,
 }
 
-/// Runs a batch of GEMMs.
-///
-/// # Safety
-/// The conditions of [`run`] hold for the elements that `matrices` addresses.
-unsafe fn run_matrices(
-    engine: Option<Engine>,
-    isa: Isa,
-    types: ContractionTypes,
-    precision: Precision,
-    matrices: &Matrices,
-    operands: [StepOperand<'_>; 2],
-    to: To<'_>,
-) -> Result<()> {
-    // SAFETY: the elements of `matrices` are live and the result is not shared, by this function's contract.
-    if unsafe { engine::run(engine, isa, (types, precision), matrices, operands, to)? } {
-        return Ok(());
-    }
-    let [a, b] = operands.map(|it| it.address as *const u8);
-    // Without a matrix engine, `High` and `Medium` are computed as `Highest`.
-    let vectorised_sums = precision.is_relaxed();
-    // SAFETY: the elements of `matrices` are live and the result is not shared, by this function's contract.
-    unsafe {
-        match types.accumulator {
-            DType::F32 => floats::<f32>((isa, vectorised_sums), types, matrices, operands, to),
-            DType::F64 => floats::<f64>((isa, vectorised_sums), types, matrices, operands, to),
-            DType::Bool => integers::<u8>(types, matrices, [a, b], to),
-            DType::I64 | DType::U64 => integers::<u64>(types, matrices, [a, b], to),
-            _ => integers::<u32>(types, matrices, [a, b], to),
-        }
-    }
-}
-
 /// Row stride in bytes that causes L1 set conflicts (4K aliasing).
 pub const ALIASED: usize = 4096;
 
 /// Multiplies floats in the fixed order of sums, or with [vectorised sums](Ordered::vectorised_sums).
 ///
 /// # Safety
-/// The conditions of [`run`] hold, and `W` is the type of accumulators.
+/// The conditions of [`BatchedGemm::run`] hold, and `W` is the type of accumulators.
 unsafe fn floats<W: Accumulator>(
     (isa, vectorised_sums): (Isa, bool),
     types: ContractionTypes,
@@ -330,7 +244,7 @@ impl IntegerAccumulator for u64 {
 /// Multiplies integers or bools.
 ///
 /// # Safety
-/// The conditions of [`run`] hold, and `C` has the size of accumulators.
+/// The conditions of [`BatchedGemm::run`] hold, and `C` has the size of accumulators.
 unsafe fn integers<C: IntegerAccumulator>(
     types: ContractionTypes,
     product: &Matrices,
@@ -418,7 +332,7 @@ unsafe fn gather<M: Copy, C>(
 /// of values to a matrix.
 ///
 /// # Safety
-/// The conditions of [`run`] hold, and `write` writes all elements.
+/// The conditions of [`BatchedGemm::run`] hold, and `write` writes all elements.
 unsafe fn put<C: Sync, T>(
     values: &[C],
     i: usize,

@@ -2,7 +2,7 @@
 
 use super::element::OperandElement;
 pub use super::testing::{bits, canonical};
-use super::{Results, run};
+use super::{BatchedGemm, Results};
 use crate::isa::Isa;
 use crate::threads;
 use half::bf16;
@@ -111,7 +111,8 @@ fn contract(isa: Isa, precision: Precision, ranks: ContractionRanks, [a, b, out]
     unsafe {
         let operands =
             [a, b].map(|it| StepOperand { address: it.device_ptr() as u64, parameter_storage: Some(it.storage()) });
-        run(isa, &contraction, operands, Results::Memory(out.device_ptr())).expect("there is memory");
+        let gemm = BatchedGemm::new(isa, &contraction);
+        gemm.run_alone(operands, Results::Memory(out.device_ptr())).expect("there is memory");
     }
 }
 

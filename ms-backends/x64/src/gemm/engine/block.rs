@@ -102,7 +102,7 @@ impl Product {
     /// before.
     ///
     /// # Safety
-    /// The conditions of [`run`](crate::gemm::run) hold. This machine has the engine and the instruction sets of the
+    /// The conditions of [`BatchedGemm::run`](crate::gemm::BatchedGemm::run) hold. This machine has the engine and the instruction sets of the
     /// packings.
     ///
     /// # Errors

@@ -144,7 +144,7 @@ impl Split {
 /// returns false if an operand has elements outside the engine's range.
 ///
 /// # Safety
-/// The conditions of [`run`](super::run) hold, and this machine has the given engine.
+/// The conditions of [`BatchedGemm::run`](super::BatchedGemm::run) hold, and this machine has the given engine.
 ///
 /// # Errors
 /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for packed operands or for output tiles.

@@ -10,12 +10,13 @@ pub use super::testing::{
     UNIFORM, check_threads, components, engines, engines_for, errors_of, floats, hash, split, sum_on,
 };
 use super::{Engine, Implementation};
-use crate::gemm::{Epilogue, Results, run_on};
+use crate::gemm::{BatchedGemm, Epilogue, Results};
 use crate::interp::Interpreted;
 use crate::isa::Isa;
 use ms_ir::data::{Array, DType, Scalar};
 use ms_ir::{Contraction, ContractionRanks, ContractionTypes, Kernel, LoopArguments, Precision};
 use ms_ir::{StepOperand, TileArguments};
+use std::ptr::null_mut;
 
 /// Returns the contraction of `[batch.., m, k]` and `[batch.., k, n]` to `out`.
 fn contraction(precision: Precision, [a, b, out]: [&Array; 3]) -> Contraction {
@@ -36,7 +37,8 @@ fn multiply(engine: Option<Engine>, precision: Precision, [a, b, out]: [&Array; 
     // SAFETY: the layouts lie inside the arrays, and only this call accesses `out`.
     unsafe {
         let results = Results::Memory(out.device_ptr());
-        run_on(engine, Isa::detect(), &contraction, operands([a, b]), results).expect("there is memory");
+        let gemm = BatchedGemm::new(Isa::detect(), &contraction);
+        gemm.run_on(engine, operands([a, b]), results, null_mut()).expect("there is memory");
     }
 }
 
@@ -71,7 +73,8 @@ fn doubled(engine: Engine, precision: Precision, a: &Array, b: &Array, dtype: DT
     // of the result.
     unsafe {
         let results = Results::Epilogues(&epilogues);
-        run_on(Some(engine), Isa::detect(), &contraction, operands([a, b]), results).expect("there is memory");
+        let gemm = BatchedGemm::new(Isa::detect(), &contraction);
+        gemm.run_on(Some(engine), operands([a, b]), results, null_mut()).expect("there is memory");
     }
     out
 }
