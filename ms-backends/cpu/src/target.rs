@@ -1,25 +1,27 @@
 //! Defines the lowering target of the CPU.
 
 use ms_compile::target::{Budget, EpilogueLimits, RepeatLimits, Target};
-use ms_compile::target::{Contracted, Images, LegalComposite};
+use ms_compile::target::{Contracted, Images, OpSupport};
+use ms_ir::ReductionOrder;
 use ms_ir::data::{DType, Op};
 use ms_ops::ops::{AxisOrder, BLOCKED_ATTENTION, BLOCKED_ATTENTION_GRAD, CONV, OpDef};
 
 /// The composites with native loops. The order of their sums differs from that of their bodies.
-static LEGAL_COMPOSITES: &[LegalComposite] = &[legal(&BLOCKED_ATTENTION), legal(&BLOCKED_ATTENTION_GRAD)];
+static LEGAL_COMPOSITES: &[OpSupport] = &[legal(&BLOCKED_ATTENTION), legal(&BLOCKED_ATTENTION_GRAD)];
 
 /// The ops that run epilogues on tiles of their results.
 static WITH_EPILOGUES: &[Op] = &[CONV.op()];
 
-const fn legal(def: &'static OpDef) -> LegalComposite {
-    LegalComposite { op: def.op(), dtype: DType::F32, strict: false }
+const fn legal(def: &'static OpDef) -> OpSupport {
+    OpSupport::new(def.op(), DType::F32, false)
 }
 
 /// The target of lowering. It is the same for all instruction sets, so plans and the bits of results do not depend on
 /// the instruction set.
 pub static TARGET: Target = Target {
     // This is the smallest L2 cache of CPUs with AVX2.
-    cache_bytes: 256 << 10,
+    fast_memory: 256 << 10,
+    relaxed_order: ReductionOrder::Lanes,
     small_elements: 1 << 10,
     // Copying such an operand is a kernel, which threads share.
     strided_sums: false,

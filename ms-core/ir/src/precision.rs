@@ -58,16 +58,19 @@ impl Precision {
         !matches!(self, Self::Strict)
     }
 
-    /// Returns the order of reductions with accumulation chains of length `chain` in [`ReductionOrder::Lanes`].
+    /// Returns the order of reductions with accumulation chains of length `chain` in [`ReductionOrder::Lanes`], on a
+    /// target that prefers an order in relaxed precisions.
     ///
     /// ```
     /// use ms_core::{ir::ReductionOrder, session::Precision};
-    /// assert_eq!(Precision::Highest.order(100), ReductionOrder::Lanes);
-    /// assert_eq!(Precision::Highest.order(1_000_000), ReductionOrder::Blocks);
+    /// assert_eq!(Precision::Highest.order(ReductionOrder::Lanes, 100), ReductionOrder::Lanes);
+    /// assert_eq!(Precision::Highest.order(ReductionOrder::Blocks, 100), ReductionOrder::Blocks);
+    /// assert_eq!(Precision::Highest.order(ReductionOrder::Lanes, 1_000_000), ReductionOrder::Blocks);
+    /// assert_eq!(Precision::Strict.order(ReductionOrder::Lanes, 100), ReductionOrder::Blocks);
     /// ```
-    pub fn order(self, chain: usize) -> ReductionOrder {
+    pub fn order(self, preferred: ReductionOrder, chain: usize) -> ReductionOrder {
         match self {
-            Self::Highest | Self::High | Self::Medium if chain <= Self::LONGEST_CHAIN => ReductionOrder::Lanes,
+            Self::Highest | Self::High | Self::Medium if chain <= Self::LONGEST_CHAIN => preferred,
             _ => ReductionOrder::Blocks,
         }
     }

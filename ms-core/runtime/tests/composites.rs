@@ -9,7 +9,7 @@ use ms_core::ops::{
     verify,
 };
 use ms_core::optimize::{PassContext, optimize};
-use ms_core::target::LegalComposite;
+use ms_core::target::OpSupport;
 use ms_core::tensor::{Array, Attr, DType, Dim, Op, Type};
 use ms_core::transform::{jvp, value_and_grad, vmap};
 
@@ -98,9 +98,7 @@ fn mapped(graph: &Graph) -> Graph {
 
 /// Optimises a graph for a target for which all composites are legal, and for one for which none is.
 fn ways(graph: &Graph) -> [Graph; 2] {
-    let kept = COMPOSITES
-        .iter()
-        .flat_map(|it| DType::ALL.iter().map(|&dtype| LegalComposite { op: it.op(), dtype, strict: true }));
+    let kept = COMPOSITES.iter().flat_map(|it| DType::ALL.iter().map(|&dtype| OpSupport::new(it.op(), dtype, true)));
     let none = PassContext { precision: Precision::Strict, ..PassContext::default() };
     let all = PassContext { legal_composites: kept.collect(), ..none.clone() };
     [optimize(graph.clone(), &all), optimize(graph.clone(), &none)]

@@ -8,12 +8,12 @@ mod cost_of_gradients;
 #[path = "lower/horizontal.rs"]
 mod horizontal;
 
-use ms_core::ir::{Inst, Math, Precision};
+use ms_core::ir::{Inst, Math, Precision, ReductionOrder};
 use ms_core::lower::{ContractionResult, EpilogueLoops, LowerOptions, Plan, PlanNames, PlanStep, lower, lower_traced};
 use ms_core::ops::{AxisOrder, COMPOSITES, CONV, OpDef, einsum, parse_graph};
 use ms_core::optimize::{PassContext, optimize};
 use ms_core::target::{Budget, EpilogueLimits, Native, RepeatLimits, Target};
-use ms_core::target::{Contracted, Images, LegalComposite};
+use ms_core::target::{Contracted, Images, OpSupport};
 use ms_core::tensor::{DType, Op, Type};
 use ms_core::trace::build;
 use ms_core::transform::value_and_grad;
@@ -25,7 +25,8 @@ static WITH_EPILOGUES: &[Op] = &[CONV.op()];
 
 /// A processor with caches and registers of common sizes.
 static TARGET: Target = Target {
-    cache_bytes: 256 << 10,
+    fast_memory: 256 << 10,
+    relaxed_order: ReductionOrder::Lanes,
     small_elements: 1 << 10,
     strided_sums: true,
     epilogues: Some(EpilogueLimits {
@@ -73,8 +74,8 @@ fn named_plan(text: &str) -> (Plan, PlanNames) {
     match composites {
         None | Some("expanded") => {}
         Some("kept") => {
-            static KEPT: LazyLock<Vec<LegalComposite>> = LazyLock::new(|| {
-                let kept = |def: &&'static OpDef| LegalComposite { op: def.op(), dtype: DType::F32, strict: true };
+            static KEPT: LazyLock<Vec<OpSupport>> = LazyLock::new(|| {
+                let kept = |def: &&'static OpDef| OpSupport::new(def.op(), DType::F32, true);
                 COMPOSITES.iter().map(kept).collect()
             });
             target.composites = &KEPT;
@@ -349,7 +350,7 @@ fn budgets_bound_kernels() {
     let cases: [(&str, Change, bool); 6] = [
         (softmax, |_| {}, false),
         (softmax, |it| *it = Target::unbounded(), false),
-        (softmax, |it| it.cache_bytes = 9 * 4, true),
+        (softmax, |it| it.fast_memory = 9 * 4, true),
         (softmax, |it| it.budget.loops = 1, true),
         (adam, |it| it.budget.cost = 4, true),
         (adam, |it| it.budget.inputs = 2, true),
@@ -357,6 +358,25 @@ fn budgets_bound_kernels() {
     for (case, (text, change, splits)) in cases.into_iter().enumerate() {
         let found = kernels_for(text, change);
         assert_eq!(found > 1, splits, "case {case} gives {found} kernels");
+    }
+}
+
+/// The order of reductions in relaxed precisions is the target's; in strict precision it is the same on all targets.
+#[test]
+fn orders_of_the_target() {
+    let text = "graph @f(%x: f32[8, 100]) -> (f32[8]) {
+        %y = sum %x {axes = [1], keepdims = false} : f32[8]
+        return %y
+    }";
+    let graph = parse_graph(text).unwrap_or_else(|error| panic!("{error}"));
+    let order = |relaxed_order, precision| {
+        let target = Target { relaxed_order, ..TARGET.clone() };
+        let plan = lower(&graph, &LowerOptions { precision, ..LowerOptions::default() }, &target);
+        plan.unwrap_or_else(|error| panic!("{error}")).kernels[0].order
+    };
+    for relaxed in [ReductionOrder::Lanes, ReductionOrder::Blocks] {
+        assert_eq!(order(relaxed, Precision::Highest), relaxed);
+        assert_eq!(order(relaxed, Precision::Strict), ReductionOrder::Blocks);
     }
 }
 

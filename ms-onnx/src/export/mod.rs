@@ -12,7 +12,7 @@ mod slices;
 mod translator;
 
 use ms_compile::optimize::PassContext;
-use ms_compile::target::LegalComposite;
+use ms_compile::target::OpSupport;
 use ms_ir::{Code, DType, Error, Graph, Result};
 use ms_ops::ops::{self, Control};
 use ms_ops::tensor::HostArray;
@@ -27,8 +27,7 @@ const MAX_BYTES: usize = i32::MAX as usize;
 pub fn pass_context() -> PassContext {
     let floats = [DType::F16, DType::BF16, DType::F32, DType::F64];
     let composites = [&ops::SOFTMAX, &ops::LOG_SOFTMAX];
-    let kept =
-        composites.into_iter().flat_map(|it| floats.map(|dtype| LegalComposite { op: it.op(), dtype, strict: true }));
+    let kept = composites.into_iter().flat_map(|it| floats.map(|dtype| OpSupport::new(it.op(), dtype, true)));
     PassContext {
         legal_composites: kept.collect(),
         inline_limit: usize::MAX,

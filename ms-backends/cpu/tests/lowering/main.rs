@@ -5,7 +5,7 @@ mod graphs;
 use graphs::{Builder, Random, array, random_graph, random_layers, sizes};
 use ms_compile::exec::{Backend, CompileOptions, PlanProgram, reference};
 use ms_compile::lower::{ContractionResult, Epilogue, EpilogueLoops, KernelCall, LowerOptions, Plan, PlanStep, lower};
-use ms_compile::target::LegalComposite;
+use ms_compile::target::OpSupport;
 use ms_compile::target::{EpilogueLimits, Native, Target};
 use ms_core::optimize::{PassContext, optimize};
 use ms_cpu::{CpuBackend, Isa, TARGET};
@@ -296,9 +296,8 @@ fn functions_of_other_targets_are_refused() {
 /// A composite that is legal on the target is a step of the plan. Its result equals the result of its body.
 #[test]
 fn composites_are_steps_or_their_ops() {
-    static KEPT: LazyLock<Vec<LegalComposite>> = LazyLock::new(|| {
-        COMPOSITES.iter().map(|it| LegalComposite { op: it.op(), dtype: DType::F32, strict: true }).collect()
-    });
+    static KEPT: LazyLock<Vec<OpSupport>> =
+        LazyLock::new(|| COMPOSITES.iter().map(|it| OpSupport::new(it.op(), DType::F32, true)).collect());
     let [all, none] = [&KEPT[..], &[]].map(|composites| Target { composites, ..TARGET.clone() });
     for def in COMPOSITES {
         for sample in (def.samples)().iter().filter(|it| it.inputs[0].dtype == DType::F32) {
@@ -314,7 +313,7 @@ fn composites_are_steps_or_their_ops() {
             let arrays = sample.arrays();
             let inputs: Vec<&Array> = arrays.iter().collect();
             let precision = Precision::Strict;
-            assert!(all.is_legal(def.op(), &types, precision) && !TARGET.is_legal(def.op(), &types, precision));
+            assert!(all.keeps(def.op(), &types, precision) && !TARGET.keeps(def.op(), &types, precision));
             let options = LowerOptions { precision, ..LowerOptions::default() };
             let [kept, expanded] = [&all, &none].map(|target| {
                 let context =

@@ -158,7 +158,7 @@ impl Call {
 }
 
 /// Prepares the call of an op on operands of these layouts with a row-major result of type `out`. A reduction has the
-/// order of `precision`.
+/// order of the precision on the target.
 ///
 /// The operands of an op of [`Lowering::Position`] are the elements of its operands, one by one, preceded by the iota.
 ///
@@ -175,6 +175,7 @@ pub fn prepare(
     inputs: &[(&Layout, DType)],
     out: &Type,
     precision: Precision,
+    target: &Target,
 ) -> Option<Call> {
     match &def.lowering {
         Lowering::Position(_) => {
@@ -189,7 +190,9 @@ pub fn prepare(
             Some(Call::new(key, nest, None))
         }
         Lowering::Gather(axis) => Some(prepare_gather(def, inputs[0], inputs[1], axis(attrs))),
-        Lowering::Reduce(rule) => reduction(def, rule, attrs, inputs[0], out.dtype, precision),
+        Lowering::Reduce(rule) => {
+            reduction(def, rule, attrs, inputs[0], out.dtype, |it| precision.order(target.relaxed_order, it))
+        }
         Lowering::Generate(_) => {
             let shape = out.shape()?;
             let axes: SmallVec<[Axis; 4]> = shape.iter().map(|&size| Axis { size, reduced: false }).collect();
@@ -282,7 +285,7 @@ fn reduction(
     attrs: &Attrs,
     input: (&Layout, DType),
     out: DType,
-    precision: Precision,
+    order_of_chain: impl Fn(usize) -> ReductionOrder,
 ) -> Option<Call> {
     let (layout, dtype) = input;
     let reduced = (rule.axes)(attrs);
@@ -292,7 +295,7 @@ fn reduction(
     let walks = [Walk { dtype, strides: layout.strides().into() }, Walk { dtype: out, strides: kept_strides(&axes) }];
     let nest = Nest::new(&axes, &walks, &[], Some((rule.accumulate)(dtype)))?;
     let mut key = KernelKey::new(Some(def.op()), Attrs::none(), &nest, [(dtype, Role::Input), (out, Role::Output)]);
-    let order = precision.order(nest.chain((rule.accumulate)(dtype)));
+    let order = order_of_chain(nest.chain((rule.accumulate)(dtype)));
     (key.order, key.run) = (order, order.run(nest.run));
     Some(Call::new(key, nest, None))
 }
@@ -436,7 +439,7 @@ mod tests {
             let layout = Layout::contiguous(shape);
             let attrs = Attrs::new([Attr::from(axes), false.into()]);
             let out = (SUM.infer)(&attrs, &[&Type::of(DType::BF16, shape)]).expect("the axes exist").remove(0);
-            prepare(&SUM, &attrs, &[(&layout, DType::BF16)], &out, precision)
+            prepare(&SUM, &attrs, &[(&layout, DType::BF16)], &out, precision, &Target::unbounded())
                 .expect("a row-major operand needs no copy")
         };
         let call = |shape: &[usize], axes: &[usize]| in_precision(shape, axes, Precision::Highest);
@@ -461,7 +464,8 @@ mod tests {
     fn positions_have_bases() {
         let attrs = Attrs::new([Attr::from(&[8usize][..]), 0usize.into(), 0i64.into(), 1i64.into(), DType::I64.into()]);
         let out = (IOTA.infer)(&attrs, &[]).expect("it needs no operands").remove(0);
-        let call = prepare(&IOTA, &attrs, &[], &out, Precision::Highest).expect("iota is one kernel");
+        let call =
+            prepare(&IOTA, &attrs, &[], &out, Precision::Highest, &Target::unbounded()).expect("iota is one kernel");
         let kernel = build(&call);
         assert!(kernel.reads_position());
         assert_eq!(kernel.call_words(), call.nest.argument_block([1000]).len() + kernel.loops());
@@ -482,7 +486,10 @@ mod tests {
     fn views_are_no_kernels() {
         let layout = Layout::contiguous(&[2]);
         let out = Type::of(DType::F32, &[2]);
-        assert!(prepare(&RESHAPE, &Attrs::none(), &[(&layout, DType::F32)], &out, Precision::Highest).is_none());
+        assert!(
+            prepare(&RESHAPE, &Attrs::none(), &[(&layout, DType::F32)], &out, Precision::Highest, &Target::unbounded())
+                .is_none()
+        );
         let copy = prepare_copy(&Layout::contiguous(&[3, 2]).permute(&[1, 0]), DType::I8);
         assert_eq!(build(&copy).insts.len(), 2);
     }

@@ -1,6 +1,6 @@
 //! Defines passes, their settings and their statistics.
 
-use crate::target::{Images, LegalComposite};
+use crate::target::{Images, OpSupport};
 use ms_ir::{Graph, Precision};
 use std::borrow::Cow;
 use std::fmt;
@@ -25,7 +25,7 @@ pub struct PassContext {
     /// Whether calls that are marked `no_inline` are inlined like others.
     pub inline_marked: bool,
     /// The composites that the target runs natively.
-    pub legal_composites: Vec<LegalComposite>,
+    pub legal_composites: Vec<OpSupport>,
     /// The target's support for convolutions and pooling.
     pub images: Images,
     /// The precision of these.

@@ -1,16 +1,16 @@
-//! Describes the target processor of a plan, as far as lowering depends on it.
+//! Describes the target of a plan, as far as lowering depends on it.
 
-mod composite;
 mod images;
+mod support;
 
-pub use composite::LegalComposite;
 pub use images::{Contracted, Images};
+pub use support::{OpSupport, SizeBound};
 
 use ms_ir::data::{DType, Op};
 use ms_ir::error::{Code, Error, Result};
 use ms_ir::math::{Expansion, expand};
 use ms_ir::op::AxisOrder;
-use ms_ir::{Contraction, Inst, Kernel, Math, Precision, Type};
+use ms_ir::{Contraction, Inst, Kernel, Math, Precision, ReductionOrder, Type};
 
 /// A processor, as far as it determines how graphs are lowered. Lowering for equal targets yields equal
 /// plans.
@@ -19,9 +19,12 @@ use ms_ir::{Contraction, Inst, Kernel, Math, Precision, Type};
 /// neither a number of threads nor a device number, and its cache sizes are typical of a class of processors.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Target {
-    /// Size of the private cache of a core, in bytes. A row that several stages of a kernel iterate over
-    /// stays in it; longer ones are better divided among threads.
-    pub cache_bytes: usize,
+    /// Size in bytes of the fast memory next to the threads that share a row: the private cache of a core, or the
+    /// shared memory of a thread block. A row that several stages of a kernel iterate over stays in it; longer ones are
+    /// better divided among threads.
+    pub fast_memory: usize,
+    /// The order of short reductions in relaxed precisions: see [`Precision::order`].
+    pub relaxed_order: ReductionOrder,
     /// A result that depends only on inputs and has at most this many elements is computed first. It takes little
     /// memory, and every later group can read it.
     pub small_elements: usize,
@@ -36,7 +39,7 @@ pub struct Target {
     /// The limits of `while` loops that it runs as kernels; `None` if it runs none.
     pub repeats: Option<RepeatLimits>,
     /// Composites that are legal on the target. Others are expanded to the ops of their bodies.
-    pub composites: &'static [LegalComposite],
+    pub composites: &'static [OpSupport],
     /// The convolutions that are lowered to contractions, and the axis order of images (NCHW or NHWC).
     pub images: Images,
     /// Native functions. Other functions are expanded to formulas of basic instructions.
@@ -122,7 +125,8 @@ impl Target {
     /// An unknown processor: kernels are not limited in size, and no functions are native.
     pub const fn unbounded() -> Self {
         Self {
-            cache_bytes: usize::MAX,
+            fast_memory: usize::MAX,
+            relaxed_order: ReductionOrder::Lanes,
             small_elements: 0,
             strided_sums: true,
             budget: Budget {
@@ -145,7 +149,7 @@ impl Target {
 
     /// Returns whether a composite on operands of these types is legal on the target. In strict precision, its results
     /// must also have the bits of the body's.
-    pub fn is_legal(&self, op: Op, types: &[&Type], precision: Precision) -> bool {
+    pub fn keeps(&self, op: Op, types: &[&Type], precision: Precision) -> bool {
         self.composites.iter().any(|it| it.admits(op, types, precision))
     }
 
@@ -242,6 +246,6 @@ impl Target {
     /// Returns the maximum length of rows that several stages of a kernel iterate over, assuming elements of four
     /// bytes.
     pub(super) fn longest_staged_row(&self) -> usize {
-        self.cache_bytes / 4
+        self.fast_memory / 4
     }
 }

@@ -50,7 +50,7 @@ pub(in crate::lower) fn emit(
     });
     let nest = Nest::new(domain.axes(), &operands.walks, &fences, accumulator)
         .ok_or_else(|| Error::new(Code::Verify, "a fusion group's operands fit its reduction"))?;
-    let order = precision.order(accumulator.map_or(0, |it| nest.chain(it)));
+    let order = precision.order(target.relaxed_order, accumulator.map_or(0, |it| nest.chain(it)));
     let mut body = KernelBuilder::new(nest.par, nest.seq, nest.lanes).with_order(order, order.run(nest.run));
     for (i, (arg, walk)) in operands.args.iter().zip(&operands.walks).enumerate() {
         body.param(walk.dtype, arg.role, nest.step(i, walk.dtype));

@@ -114,15 +114,20 @@ fn expand(body: Body, call: &OpCall<'_>) -> Result<Outputs> {
     }
 }
 
-/// Returns whether a composite is legal on the host's backend for these operands.
+/// Returns whether a composite is legal on the device of these operands.
 fn is_kept(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> bool {
     let keeps = |backend: &dyn Backend| {
         let target = backend.target();
         let types = || call.inputs.iter().map(|it| it.ty()).collect::<SmallVec<[Type; 4]>>();
         target.composites.iter().any(|it| it.op == def.op())
-            && target.is_legal(def.op(), &types().iter().collect::<SmallVec<[&Type; 4]>>(), settings().precision)
+            && target.keeps(def.op(), &types().iter().collect::<SmallVec<[&Type; 4]>>(), settings().precision)
     };
-    operands.arrays.iter().all(|it| it.space().is_host()) && exec::host_backend().is_some_and(|it| keeps(&**it))
+    let Some(first) = operands.arrays.first().filter(|_| !is_host_only()) else {
+        return host().is_some_and(keeps);
+    };
+    let device = first.device();
+    // Operands on several devices are refused, with or without the body.
+    operands.arrays.iter().all(|it| it.device() == device) && exec::backend(device).is_ok_and(|it| keeps(&**it))
 }
 
 /// Returns the backend of the host, if one is linked.
@@ -305,7 +310,7 @@ fn positions(
             addresses.push(operand.storage().device_ptr() as u64 + (offset * operand.dtype().size()) as u64);
         }
     }
-    let prepared = eager::prepare(def, call.attrs, &described, ty, settings().precision);
+    let prepared = eager::prepare(def, call.attrs, &described, ty, settings().precision, backend.target());
     let prepared = prepared.expect("arrays have constant shapes");
     let ready = ready(backend, &prepared.key)?;
     // SAFETY: the call was prepared for elements of these operands, which are live, and for this fresh result.

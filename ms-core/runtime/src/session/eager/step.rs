@@ -6,6 +6,7 @@ use super::{Arrays, Operands, contiguous, infer};
 use crate::session::context::settings;
 use ms_compile::exec::{Backend, StepCode};
 use ms_compile::lower::eager::{self, Call, StepKey};
+use ms_compile::target::Target;
 use ms_ir::error::{Result, in_op};
 use ms_ops::ops::host::{Axis, check_positions, replace_axis};
 use ms_ops::ops::{Lowering, OpDef};
@@ -123,12 +124,12 @@ impl Step {
             return Ok(Self::Whole { results, code: ready(backend, &key)?.code });
         }
         let layouts: SmallVec<[&Layout; 3]> = operands.arrays.iter().map(|it| it.layout()).collect();
-        let (prepared, is_dense) = match kernel(def, call, &layouts, operands, &types[0]) {
+        let (prepared, is_dense) = match kernel(backend.target(), def, call, &layouts, operands, &types[0]) {
             Some(prepared) => (prepared, false),
             None => {
                 let dense: SmallVec<[Layout; 3]> = layouts.iter().map(|it| Layout::contiguous(it.shape())).collect();
                 let layouts: SmallVec<[&Layout; 3]> = dense.iter().collect();
-                let prepared = kernel(def, call, &layouts, operands, &types[0]);
+                let prepared = kernel(backend.target(), def, call, &layouts, operands, &types[0]);
                 (prepared.expect("row-major operands have a nest"), true)
             }
         };
@@ -213,6 +214,7 @@ impl Step {
 /// Prepares the call of an op that is one kernel, on operands of these layouts, with a result of type `out`. Returns
 /// `None` if its operands must be row-major.
 fn kernel(
+    target: &Target,
     def: &'static OpDef,
     call: &OpCall<'_>,
     layouts: &[&Layout],
@@ -226,7 +228,7 @@ fn kernel(
     for (layout, array) in layouts.iter().zip(&operands.arrays) {
         described.push((layout, array.dtype()));
     }
-    eager::prepare(def, call.attrs, &described, out, settings().precision)
+    eager::prepare(def, call.attrs, &described, out, settings().precision, target)
 }
 
 /// Returns the number of words in the argument block of a step of [`Class::Elementwise`].
