@@ -46,6 +46,8 @@ pub static TARGET: Target = Target {
         cost: 6000,
         wide_cost: 16,
         inputs: 48,
+        // The host has no limit: blocks are in memory.
+        words: usize::MAX,
         loops: 8,
         recomputed_cost: 6,
         repeated_cost: 3,

@@ -3,7 +3,7 @@
 
 use crate::memory::{Copied, SimMemory};
 use ms_compile::exec::{
-    Check, Driver, EpilogueCode, KernelView, LibraryCall, MemoryView, Prepared, StepCall, StepOperand,
+    Check, Driver, EpilogueCode, KernelLaunch, KernelView, LibraryCall, MemoryView, Prepared, StepCall, StepOperand,
 };
 use ms_cpu::{CpuContraction, CpuDriver, CpuLibraryStep, KernelCode};
 use ms_ir::data::{MemorySpace, Storage, Stream, StreamKind, Streams, with_stream};
@@ -240,8 +240,8 @@ unsafe impl Driver for SimDriver {
         kernel.code.view()
     }
 
-    fn specialized(&self, kernel: &Self::Kernel, extents: &[u64]) -> Self::Kernel {
-        let code = self.cpu.specialized(&kernel.code, extents);
+    fn prepare_kernel(&self, KernelLaunch { kernel, block }: KernelLaunch<'_, Self::Kernel>) -> Self::Kernel {
+        let code = self.cpu.prepare_kernel(KernelLaunch { kernel: &kernel.code, block });
         Arc::new(SimKernel { code, addresses: kernel.addresses.clone() })
     }
 

@@ -32,9 +32,8 @@ pub unsafe trait KernelCode: Send + Sync {
     }
 
     /// Returns the estimated duration of a call in nanoseconds, if the call may be
-    /// [partitioned](KernelCode::partition).
-    fn nanos(&self, extents: &[u64]) -> Option<usize> {
-        let _ = extents;
+    /// [partitioned](KernelCode::partition). Addresses in the block do not matter.
+    fn nanos(&self, _block: &[u64]) -> Option<usize> {
         None
     }
 
@@ -43,9 +42,8 @@ pub unsafe trait KernelCode: Send + Sync {
         None
     }
 
-    /// Returns code that is specialised for calls with these extents, if there is any.
-    fn specialized(&self, extents: &[u64]) -> Option<Arc<dyn KernelCode>> {
-        let _ = extents;
+    /// Returns code that is specialised for calls with these extents and strides, if there is any.
+    fn specialized(&self, _block: &[u64]) -> Option<Arc<dyn KernelCode>> {
         None
     }
 }

@@ -45,6 +45,7 @@ static TARGET: Target = Target {
         cost: 6000,
         wide_cost: 16,
         inputs: 48,
+        words: usize::MAX,
         loops: 8,
         recomputed_cost: 6,
         repeated_cost: 3,
@@ -347,13 +348,14 @@ fn budgets_bound_kernels() {
     let softmax = include_str!("lower/softmax.msir");
     let adam = include_str!("lower/adam.msir");
     type Change = fn(&mut Target);
-    let cases: [(&str, Change, bool); 6] = [
+    let cases: [(&str, Change, bool); 7] = [
         (softmax, |_| {}, false),
         (softmax, |it| *it = Target::unbounded(), false),
         (softmax, |it| it.fast_memory = 9 * 4, true),
         (softmax, |it| it.budget.loops = 1, true),
         (adam, |it| it.budget.cost = 4, true),
         (adam, |it| it.budget.inputs = 2, true),
+        (adam, |it| it.budget.words = 40, true),
     ];
     for (case, (text, change, splits)) in cases.into_iter().enumerate() {
         let found = kernels_for(text, change);

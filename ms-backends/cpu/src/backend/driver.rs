@@ -66,18 +66,18 @@ unsafe impl Driver for CpuDriver {
         KernelCode::view(&**kernel)
     }
 
-    fn specialized(&self, kernel: &Self::Kernel, extents: &[u64]) -> Self::Kernel {
-        kernel.specialized(extents).unwrap_or_else(|| kernel.clone())
+    fn prepare_kernel(&self, KernelLaunch { kernel, block }: KernelLaunch<'_, Self::Kernel>) -> Self::Kernel {
+        kernel.specialized(block).unwrap_or_else(|| kernel.clone())
     }
 
-    fn specialized_together(&self, calls: &[(&Self::Kernel, &[u64])]) -> Vec<Self::Kernel> {
-        let nanos = calls.iter().filter_map(|(kernel, extents)| kernel.nanos(extents)).fold(0, usize::saturating_add);
+    fn prepare_kernels(&self, launches: &[KernelLaunch<'_, Self::Kernel>]) -> Vec<Self::Kernel> {
+        let nanos = launches.iter().filter_map(|it| it.kernel.nanos(it.block)).fold(0, usize::saturating_add);
         // Short calls run as a single part, so their code needs no bookkeeping for partitions.
-        let code = |&(kernel, extents): &(&Self::Kernel, &[u64])| match threads::is_short(nanos) {
-            true => self.specialized(kernel, extents),
+        let code = |&KernelLaunch { kernel, block }: &KernelLaunch<'_, Self::Kernel>| match threads::is_short(nanos) {
+            true => self.prepare_kernel(KernelLaunch { kernel, block }),
             false => kernel.clone(),
         };
-        calls.iter().map(code).collect()
+        launches.iter().map(code).collect()
     }
 
     #[inline]

@@ -26,8 +26,6 @@ pub use batched::BatchedGemm;
 pub use block::Ordered;
 use element::Stored;
 pub use element::{Accumulator, CHUNK, PACK_WIDTH, Tile, Transpose};
-#[cfg(not(any(test, feature = "emulation")))]
-use engine::Engine;
 pub use engine::{BLOCK, Filters, Layout, TILE};
 #[cfg(any(test, feature = "emulation"))]
 #[doc(hidden)]

@@ -141,8 +141,8 @@ impl Parallel {
 
 // SAFETY: every point is computed by exactly one call of `code`, which implements the kernel.
 unsafe impl KernelCode for Parallel {
-    fn specialized(&self, extents: &[u64]) -> Option<Arc<dyn KernelCode>> {
-        is_short(self.duration(extents)).then(|| self.code.clone())
+    fn specialized(&self, block: &[u64]) -> Option<Arc<dyn KernelCode>> {
+        is_short(self.duration(&block[..self.words.loops()])).then(|| self.code.clone())
     }
 
     fn single_threaded(&self, block: &[u64]) -> Option<&dyn KernelCode> {
@@ -152,8 +152,8 @@ unsafe impl KernelCode for Parallel {
         Some(variant.unwrap_or(&*self.code))
     }
 
-    fn nanos(&self, extents: &[u64]) -> Option<usize> {
-        Some(self.duration(extents))
+    fn nanos(&self, block: &[u64]) -> Option<usize> {
+        Some(self.duration(&block[..self.words.loops()]))
     }
 
     fn partition(&self, block: &[u64]) -> Option<Partition<'_>> {

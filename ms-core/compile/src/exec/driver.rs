@@ -62,17 +62,17 @@ pub unsafe trait Driver: Send + Sync {
     /// Returns the memory of inputs, outputs, constants, arenas and stacks.
     fn space(&self) -> MemorySpace;
 
-    /// Specialises a kernel's code for calls with these extents.
+    /// Prepares a kernel for calls with an argument block like this one, which has extents, strides and no addresses:
+    /// chooses, for example, a grid and the widths of vectors and indices.
     #[inline]
-    fn specialized(&self, kernel: &Self::Kernel, extents: &[u64]) -> Self::Kernel {
-        let _ = extents;
-        kernel.clone()
+    fn prepare_kernel(&self, launch: KernelLaunch<'_, Self::Kernel>) -> Self::Kernel {
+        launch.kernel.clone()
     }
 
-    /// Specialises the code of kernels for calls with these extents that are issued
+    /// Prepares kernels as [`Driver::prepare_kernel`] does, for calls that are issued
     /// [together](Driver::launch_together).
-    fn specialized_together(&self, calls: &[(&Self::Kernel, &[u64])]) -> Vec<Self::Kernel> {
-        calls.map_vec(|it| it.0.clone())
+    fn prepare_kernels(&self, launches: &[KernelLaunch<'_, Self::Kernel>]) -> Vec<Self::Kernel> {
+        launches.map_vec(|it| it.kernel.clone())
     }
 
     /// Issues a kernel with a call's argument block (see [`Kernel`](ms_ir::Kernel)).

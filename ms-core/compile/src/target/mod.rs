@@ -76,6 +76,8 @@ pub struct Budget {
     pub wide_cost: usize,
     /// The number of buffers that it reads.
     pub inputs: usize,
+    /// The number of words of the argument block of a call.
+    pub words: usize,
     /// The number of stages with loops.
     pub loops: u32,
     /// The maximum cost of recomputing a value of an earlier loop instead of reloading it from memory.
@@ -133,6 +135,7 @@ impl Target {
                 cost: usize::MAX,
                 wide_cost: usize::MAX,
                 inputs: usize::MAX,
+                words: usize::MAX,
                 loops: u32::MAX,
                 recomputed_cost: 0,
                 repeated_cost: 0,

@@ -66,6 +66,7 @@ pub(in crate::lower) fn emit(
     };
     let kernel = simplify(target.expand(emitter.run(&stages)), precision.is_relaxed());
     debug_assert!(kernel.check().and_then(|()| target.check(&kernel)).is_ok(), "{kernel:?}");
+    debug_assert!(group.nodes.len() == 1 || kernel.call_words() <= target.budget.words, "{kernel:?}");
     let accesses = ParamAccess::of(&kernel);
     Ok(Emitted { kernel: routines.kernel(kernel), nest: Rc::new(nest), accesses, args: operands.args })
 }

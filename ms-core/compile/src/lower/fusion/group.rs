@@ -58,8 +58,8 @@ pub(in crate::lower) struct Groups {
 }
 
 /// A group under construction.
-struct Draft {
-    nodes: Vec<NodeIndex>,
+pub(super) struct Draft {
+    pub(super) nodes: Vec<NodeIndex>,
     domain: Option<Domain>,
     /// The position in the order of steps.
     position: i64,
@@ -68,7 +68,7 @@ struct Draft {
     /// Groups that this one reads.
     reads: SmallVec<[usize; 4]>,
     /// Values that the group reads.
-    inputs: Vec<ValueIndex>,
+    pub(super) inputs: Vec<ValueIndex>,
     insts: usize,
     /// The [`run_multiple`] of its reductions.
     multiple: Option<usize>,
@@ -83,13 +83,13 @@ struct Draft {
     closed: bool,
 }
 
-struct Grouper<'a> {
-    flat: &'a Flat,
-    target: &'a Target,
+pub(super) struct Grouper<'a> {
+    pub(super) flat: &'a Flat,
+    pub(super) target: &'a Target,
     fuse: bool,
     /// The order of each node; empty if no node may fail.
     orders: &'a [Order],
-    drafts: Vec<Draft>,
+    pub(super) drafts: Vec<Draft>,
     /// Union-find over drafts.
     parent: Vec<usize>,
     of: Vec<Option<usize>>,
@@ -97,7 +97,7 @@ struct Grouper<'a> {
     costs: Vec<Cost>,
     /// The costs of elementwise ops without attributes, by the dtypes of operands.
     known_costs: FxHashMap<(Op, SmallVec<[DType; 4]>), Cost>,
-    uses: Vec<u32>,
+    pub(super) uses: Vec<u32>,
     siblings: Siblings,
     /// The position after all steps, and the one before.
     next: i64,
@@ -199,7 +199,7 @@ impl<'a> Grouper<'a> {
     }
 
     /// Returns the group that computes the value.
-    fn group_of(&self, value: ValueIndex) -> Option<usize> {
+    pub(super) fn group_of(&self, value: ValueIndex) -> Option<usize> {
         self.of[self.flat.producer(value)?].map(|it| self.root(it))
     }
 
@@ -348,6 +348,9 @@ impl<'a> Grouper<'a> {
             return None;
         }
         let inputs = self.joint_inputs(own, source)?;
+        if !self.words_fit([own, source], inputs.len(), &domain) {
+            return None;
+        }
         self.levels[index] = level;
         Some(self.join(own, source, |draft| {
             draft.position = position;
@@ -436,18 +439,6 @@ impl<'a> Grouper<'a> {
             }
         }
         members().flat_map(|it| &it.outputs).all(|it| inside.get(it) == Some(&self.uses[*it]))
-    }
-
-    /// Returns the values that both groups read from others; `None` if there are too many.
-    fn joint_inputs(&self, own: usize, source: usize) -> Option<Vec<ValueIndex>> {
-        let mut inputs = self.drafts[source].inputs.clone();
-        for &value in &self.drafts[own].inputs {
-            let inside = self.group_of(value).is_some_and(|it| it == own || it == source);
-            if !inside && !inputs.contains(&value) {
-                inputs.push(value);
-            }
-        }
-        (inputs.len() <= self.target.budget.inputs).then_some(inputs)
     }
 
     /// Merges two groups; the smaller one is added to the larger one.

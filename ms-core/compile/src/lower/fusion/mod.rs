@@ -1,5 +1,6 @@
 //! Fusion: groups of ops over one domain, and the kernels that compute them.
 
+mod arguments;
 pub(in crate::lower) mod body;
 pub(in crate::lower) mod domain;
 pub(in crate::lower) mod emit;

@@ -10,7 +10,7 @@ use super::copied::copied;
 use super::program::{
     CarryWords, Chain, Cycle, Patch, PlacedView, Program, Repeated, Routine, Series, Step, TripCount,
 };
-use crate::exec::{Accepted, Check, Driver};
+use crate::exec::{Accepted, Check, Driver, KernelLaunch};
 use crate::lower::{
     self, Argument, BufferId, BufferLocation, IndexedAxis, KernelCall, KernelId, Loop, NextCarry, Plan, PlanStep,
     Repeat, Span, View, is_stack, value_bytes,
@@ -148,7 +148,8 @@ impl<'a, D: Driver> Loader<'a, D> {
                 let (kernel, code) = self.kernel(*kernel)?;
                 let copied = copied(kernel, args);
                 let words = self.kernel_block(kernel, extents, args, None)?;
-                let code = self.driver.specialized(code, &self.words.template[words.clone()][..extents.len()]);
+                let block = &self.words.template[words.clone()];
+                let code = self.driver.prepare_kernel(KernelLaunch { kernel: code, block });
                 let Some(mut pairs) = copied else { return Ok(Step::Kernel { code, words }) };
                 for at in pairs.iter_mut().flatten() {
                     *at = words.start + kernel.param_word(*at);
@@ -159,12 +160,14 @@ impl<'a, D: Driver> Loader<'a, D> {
                 self.check.check_independent(calls)?;
                 let mut block = |KernelCall { kernel, extents, args }: &KernelCall| {
                     let (kernel, code) = self.kernel(*kernel)?;
-                    Ok((code, self.kernel_block(kernel, extents, args, None)?, extents.len()))
+                    Ok((code, self.kernel_block(kernel, extents, args, None)?))
                 };
                 let blocks = calls.try_map_vec(&mut block)?;
-                let extents = |it: &Range<usize>, loops| &self.words.template[it.clone()][..loops];
-                let all: Vec<_> = blocks.map_vec(|(code, words, loops)| (*code, extents(words, *loops)));
-                let codes = self.driver.specialized_together(&all);
+                let launch = |(kernel, words): &(&'a D::Kernel, Range<usize>)| KernelLaunch {
+                    kernel: *kernel,
+                    block: &self.words.template[words.clone()],
+                };
+                let codes = self.driver.prepare_kernels(&blocks.map_vec(launch));
                 Ok(Step::Kernels(codes.into_iter().zip(blocks.into_iter().map(|it| it.1)).collect()))
             }
             PlanStep::Contraction(it) => self.contraction(it),
