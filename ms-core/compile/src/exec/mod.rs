@@ -13,7 +13,9 @@ mod work;
 pub use backend::{Backend, BackendEntry, Donation, Executable, backend, host_backend, unavailable};
 pub use driver::{Accepted, ArrayLayout, Check, Driver, EpilogueCode, LibraryCall, MemoryView, Prepared, StepCall};
 pub use ms_ir::{KernelLaunch, KernelView, StepCode, StepOperand, TileArguments};
-pub use program::{Artifact, CompileOptions, Interface, MachineCode, PlanProgram, PlanReport, Program, StoredProgram};
+pub use program::{
+    Artifact, CompileOptions, Family, Interface, MachineCode, PlanProgram, PlanReport, Program, StoredProgram,
+};
 pub use reference::reference;
 pub use roofline::{Exceeded, Roof};
 pub use runner::{PlanExecutable, stored_program};

@@ -20,6 +20,19 @@ pub struct CompileOptions<'a> {
     /// The traced graph, if it is known. An op that fails at run time reports the number of its node there; see
     /// [`line_of_node`](crate::lower::line_of_node).
     pub traced: Option<&'a Graph>,
+    /// The function with symbolic sizes to which the graph belongs, if there is one. A backend whose compilations take
+    /// long compiles one program for all sizes.
+    pub family: Option<Family<'a>>,
+}
+
+/// A graph with symbolic sizes, and the constant sizes of one of its instances. Backends that run plans do not need it:
+/// instances share kernels by content.
+#[derive(Clone, Copy, Debug)]
+pub struct Family<'a> {
+    /// The graph before optimisation; its dimensions contain symbols.
+    pub graph: &'a Graph,
+    /// The size of each symbol.
+    pub sizes: &'a [(String, usize)],
 }
 
 impl CompileOptions<'_> {
@@ -51,9 +64,14 @@ pub struct Interface {
     pub inputs: Vec<Type>,
     /// Types of the outputs.
     pub outputs: Vec<Type>,
-    /// The sizes of its plan.
-    pub plan: PlanReport,
+    /// An estimate of the bytes that the loaded program takes beside its code.
+    pub loaded_bytes: usize,
+    /// The sizes of its plan; `None` for a program of another form.
+    pub plan: Option<PlanReport>,
 }
+
+/// The approximate size of a step with its buffers, both in the plan and in the executable.
+const STEP_BYTES: usize = 1 << 10;
 
 /// The sizes of a plan.
 ///
@@ -81,7 +99,7 @@ pub struct PlanReport {
 }
 
 stored! {
-    struct Interface { inputs: Vec<Type>, outputs: Vec<Type>, plan: PlanReport }
+    struct Interface { inputs: Vec<Type>, outputs: Vec<Type>, loaded_bytes: usize, plan: Option<PlanReport> }
     struct PlanReport {
         routines: usize,
         kernels: usize,
@@ -98,18 +116,20 @@ impl Interface {
     pub fn of(plan: &Plan) -> Self {
         let steps = || plan.routines.iter().flat_map(|it| &it.steps);
         let main = plan.routines.last();
+        let constant_bytes = plan.constants.iter().map(|it| it.bytes().len()).sum();
         Self {
             inputs: main.map_or_else(Vec::new, |it| it.inputs.clone()),
             outputs: main.map_or_else(Vec::new, |it| it.outputs.clone()),
-            plan: PlanReport {
+            loaded_bytes: steps().count() * STEP_BYTES + constant_bytes,
+            plan: Some(PlanReport {
                 routines: plan.routines.len(),
                 kernels: plan.kernels.len(),
                 steps: steps().count(),
                 calls: steps().filter(|it| matches!(it, PlanStep::Call { .. })).count(),
                 arena_bytes: plan.arena().map_or(0, |it| it.1),
-                constant_bytes: plan.constants.iter().map(|it| it.bytes().len()).sum(),
+                constant_bytes,
                 waits: Waits::of(plan),
-            },
+            }),
         }
     }
 }

@@ -234,7 +234,7 @@ fn passed(name: &'static str, graph: &Graph) {
 pub(super) fn compiled(interface: &Interface, describe: impl FnOnce() -> Result<String>) {
     with_record(|it| {
         if let Some(stage) = it.report.stages.last_mut() {
-            stage.plan = Some(interface.plan);
+            stage.plan = interface.plan;
         }
         if let Some(dump) = &mut it.dump {
             dump.plan(describe);

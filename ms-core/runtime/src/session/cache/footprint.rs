@@ -8,9 +8,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The approximate size of a node with its values, both traced and expanded.
 const NODE_BYTES: usize = 1 << 10;
 
-/// The approximate size of a step with its buffers, both in the plan and in the executable.
-const STEP_BYTES: usize = 1 << 10;
-
 /// The minimal size of compiled code.
 const MIN_BYTES: usize = 8 << 10;
 
@@ -50,8 +47,7 @@ impl Footprint {
 
     /// Adds an executable.
     pub fn add_code(&self, artifact: &Artifact) {
-        let plan = artifact.interface.plan;
-        self.add(plan.constant_bytes + plan.steps * STEP_BYTES + artifact.code.as_ref().len());
+        self.add(artifact.interface.loaded_bytes + artifact.code.as_ref().len());
     }
 
     /// Returns the bytes without parts.

@@ -3,7 +3,7 @@
 use crate::optimize::{PassContext, inline_all};
 use crate::session::cache::entry::Split;
 use crate::session::report;
-use ms_compile::exec::Interface;
+use ms_compile::exec::{Family, Interface};
 use ms_ir::MapVec;
 use ms_ir::error::{Code, Error, Result};
 use ms_ir::{Graph, Type, ValueId};
@@ -208,6 +208,15 @@ impl Source {
         }
     }
 
+    /// Returns the family of a graph at constant sizes, if one expansion of the graph with symbols is valid for all
+    /// sizes.
+    pub fn family(&self) -> Option<Family<'_>> {
+        match &self.origin {
+            Origin::Sizes { of, sizes } if self.is_decided() => Some(Family { graph: of.graph().ok()?, sizes }),
+            _ => None,
+        }
+    }
+
     /// Returns a graph with the results of a run and constant sizes: the traced one, if this is not a derivative.
     pub fn at_run(&self) -> Option<Cow<'_, Graph>> {
         match &self.origin {
@@ -293,4 +302,28 @@ fn expand(graph: &Graph, in_order: bool) -> Result<Graph> {
 
 fn by_name(sizes: &[(String, usize)]) -> Vec<(&str, usize)> {
     sizes.map_vec(|(name, size)| (&**name, *size))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ms_ops::ops::parse_graph;
+
+    /// All sizes of a function have one family.
+    #[test]
+    fn sizes_have_one_family() {
+        let text = "graph @f(%x: f32[n]) -> (f32[n]) {
+            %y = exp %x : f32[n]
+            return %y
+        }";
+        let graph = parse_graph(text).unwrap_or_else(|error| panic!("{error}"));
+        let source = Source::of_trace(graph, false);
+        assert!(source.family().is_none(), "sizes are not constant");
+        let instances = [5, 7].map(|size| source.at(&[("n", size)]));
+        for (instance, size) in instances.iter().zip([5, 7]) {
+            let family = instance.family().expect("the graph is valid for all sizes");
+            assert!(std::ptr::eq(family.graph, source.graph().expect("it expands")));
+            assert_eq!(family.sizes, [("n".to_owned(), size)]);
+        }
+    }
 }

@@ -382,7 +382,8 @@ impl Compiled {
     }
 
     fn options(&self) -> CompileOptions<'_> {
-        CompileOptions { precision: self.precision, fresh: false, traced: self.source.traced() }
+        let Self { precision, ref source, .. } = *self;
+        CompileOptions { precision, fresh: false, traced: source.traced(), family: source.family() }
     }
 
     /// Returns the executable from the cache on disk, with the split of a forward part. Looks it up once.
