@@ -14,6 +14,7 @@
 //! device with `MS_DEVICE_TARGET=sim`, `Context::device_target` or `Tensor::to`.
 
 mod backend;
+mod blocks;
 mod driver;
 mod memory;
 mod queue;

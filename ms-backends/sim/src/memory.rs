@@ -1,5 +1,6 @@
 //! Implements the memory of a simulated device.
 
+use crate::blocks::Blocks;
 use crate::queue::{Queue, Work};
 use crate::simulation::Simulation;
 use ms_ir::data::{Array, Device, Fence, Memory, Origin, Restored, Storage, Stream, StreamKind, Streams};
@@ -7,11 +8,9 @@ use ms_ir::environment::{Variable, number};
 use ms_ir::environment_variables;
 use ms_ir::error::{Code, Error, Result};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
-use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 environment_variables! {
     static SEED: Variable<u64> = Variable::new("MS_SIM_SEED", number, || "a number".to_owned());
@@ -29,8 +28,8 @@ const UNWRITTEN: u8 = 0xff;
 /// The number of bytes at the start of a block that are set to [`UNWRITTEN`].
 const MARKED_BYTES: usize = 64 << 10;
 
-/// The number of freed bytes whose blocks may still be unavailable. Beyond it the device runs its work, which releases
-/// them.
+/// The number of freed bytes that may be available to one stream only. Beyond it the device runs its work, which
+/// releases them to all streams.
 const MAX_PENDING_FREE: usize = 256 << 20;
 
 /// The memory of a simulated device: a range of inaccessible addresses, and the bytes behind them.
@@ -42,44 +41,7 @@ pub struct SimMemory {
     bytes: NonNull<u8>,
     blocks: Arc<Blocks>,
     queue: Queue,
-    pub simulation: Simulation,
-}
-
-/// The free ranges of a memory.
-struct Blocks {
-    /// The lengths of the free ranges by their offsets. No two ranges are adjacent.
-    free: Mutex<BTreeMap<usize, usize>>,
-    /// The number of freed bytes that become available when earlier work has ended.
-    pending_free: AtomicUsize,
-}
-
-impl Blocks {
-    fn ranges(&self) -> MutexGuard<'_, BTreeMap<usize, usize>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes a free range of this length. Returns its offset.
-    fn take(&self, room: usize) -> Option<usize> {
-        let mut free = self.ranges();
-        let (&offset, &len) = free.iter().find(|it| *it.1 >= room)?;
-        free.remove(&offset);
-        if len > room {
-            free.insert(offset + room, len - room);
-        }
-        Some(offset)
-    }
-
-    /// Returns a range to the free ranges.
-    fn give_back(&self, offset: usize, mut len: usize) {
-        let mut free = self.ranges();
-        len += free.remove(&(offset + len)).unwrap_or(0);
-        match free.range_mut(..offset).next_back() {
-            Some((&before, known)) if before + *known == offset => *known += len,
-            _ => {
-                free.insert(offset, len);
-            }
-        }
-    }
+    pub simulation: Arc<Simulation>,
 }
 
 /// Bytes of the device that a stream copies to the host. They are available after a wait for the stream.
@@ -126,12 +88,9 @@ impl SimMemory {
             device,
             first,
             bytes: NonNull::new(bytes.cast()).expect("a mapping is not at address zero"),
-            blocks: Arc::new(Blocks {
-                free: Mutex::new(BTreeMap::from([(0, BYTES)])),
-                pending_free: AtomicUsize::new(0),
-            }),
+            blocks: Arc::new(Blocks::new(BYTES)),
             queue: Queue::new(SEED.value().unwrap_or(0)),
-            simulation: Simulation::default(),
+            simulation: Arc::default(),
         })
     }
 
@@ -256,20 +215,23 @@ unsafe impl Memory for SimMemory {
         self.device
     }
 
-    fn allocate(&self, bytes: usize) -> Result<NonNull<u8>> {
+    fn allocate(&self, stream: Stream, bytes: usize) -> Result<NonNull<u8>> {
         self.simulation.call()?;
         let refuse = || Error::new(Code::Memory, format!("`{}` has no memory for {bytes} bytes", self.device));
         let room = room(bytes).ok_or_else(refuse)?;
-        let offset = self.blocks.take(room).or_else(|| {
+        let offset = self.blocks.take(stream, room).or_else(|| {
             self.simulation.waited();
             self.queue.finish(&self.simulation);
-            self.blocks.take(room)
+            self.blocks.take(stream, room)
         });
         let offset = offset.ok_or_else(refuse)?;
         self.simulation.allocated(bytes);
+        self.simulation.reserved(self.blocks.reserved());
         let address = self.first + offset;
-        // SAFETY: the block is inside the mapping, and nobody uses it yet.
-        unsafe { self.real(address).write_bytes(UNWRITTEN, bytes.min(MARKED_BYTES)) };
+        let to = Bytes(self.real(address));
+        // SAFETY: the block is inside the mapping, and only later work of the stream uses it.
+        let mark = move || unsafe { to.get().write_bytes(UNWRITTEN, bytes.min(MARKED_BYTES)) };
+        self.queue.put(stream, Work::Mark(Box::new(mark)), &self.simulation);
         Ok(NonNull::new(address as *mut u8).expect("no address of a device is zero"))
     }
 
@@ -277,14 +239,14 @@ unsafe impl Memory for SimMemory {
         let offset = block.as_ptr() as usize - self.first;
         let len = room(bytes).expect("the block was allocated");
         self.simulation.freed(bytes);
-        let pending_free = self.blocks.pending_free.fetch_add(len, Ordering::Relaxed) + len;
-        let blocks = self.blocks.clone();
-        let free = move || {
-            blocks.pending_free.fetch_sub(len, Ordering::Relaxed);
-            blocks.give_back(offset, len);
+        let free = self.blocks.free(stream, offset, len);
+        let (blocks, simulation) = (self.blocks.clone(), self.simulation.clone());
+        let release = move || {
+            blocks.release(stream, free);
+            simulation.reserved(blocks.reserved());
         };
-        self.queue.put(stream, Work::Free(Box::new(free)), &self.simulation);
-        if pending_free > MAX_PENDING_FREE {
+        self.queue.put(stream, Work::Free(Box::new(release)), &self.simulation);
+        if self.blocks.freed() > MAX_PENDING_FREE {
             self.queue.advance(&self.simulation);
         }
     }
@@ -359,7 +321,7 @@ mod tests {
         let stream = memory.lend(StreamKind::Compute);
         for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
             let sizes = [1usize, 100, 5000];
-            let blocks = sizes.map(|it| memory.allocate(it).expect("there is memory"));
+            let blocks = sizes.map(|it| memory.allocate(stream, it).expect("there is memory"));
             for (at, block) in blocks.iter().enumerate() {
                 assert_eq!(block.as_ptr() as usize % ALIGN, 0);
                 // SAFETY: the test owns the block, which has `sizes[at]` bytes.
@@ -375,9 +337,13 @@ mod tests {
             // SAFETY: each block is freed once, with its size.
             order.iter().for_each(|&it| unsafe { memory.free(stream, blocks[it], sizes[it]) });
             memory.synchronize(None).expect("nothing failed");
-            assert_eq!(*memory.blocks.ranges(), BTreeMap::from([(0, BYTES)]));
+            assert_eq!(memory.blocks.reserved(), 0);
+            // All of the memory is one range again.
+            let all = memory.allocate(stream, BYTES).expect("all of it is free");
+            // SAFETY: the block is freed once, with its size.
+            unsafe { memory.free(stream, all, BYTES) };
         }
-        assert_eq!(memory.allocate(BYTES + 1).expect_err("too much").code(), Code::Memory);
-        assert_eq!(memory.allocate(usize::MAX).expect_err("too much").code(), Code::Memory);
+        assert_eq!(memory.allocate(stream, BYTES + 1).expect_err("too much").code(), Code::Memory);
+        assert_eq!(memory.allocate(stream, usize::MAX).expect_err("too much").code(), Code::Memory);
     }
 }

@@ -20,6 +20,8 @@ pub enum Work {
     Step(Box<dyn FnOnce() -> Result<()> + Send>),
     /// Frees memory, even after a failure.
     Free(Box<dyn FnOnce() + Send>),
+    /// Marks allocated memory as uninitialised, even after a failure.
+    Mark(Box<dyn FnOnce() + Send>),
     /// Restores values after a failure, and does nothing otherwise.
     Restore(Box<dyn FnOnce() + Send>),
     /// Awaits work of another stream. If the stream `depends` on its results, failures propagate.
@@ -367,6 +369,10 @@ fn run(work: Work, word: Option<&Arc<Failure>>, simulation: &Simulation) -> (End
         (Work::Free(free), _) => {
             free();
             (Ended::Run, None)
+        }
+        (Work::Mark(mark), word) => {
+            mark();
+            (if word.is_none() { Ended::Run } else { Ended::NotRun }, None)
         }
         (Work::Restore(restore), Some(_)) => {
             restore();

@@ -19,6 +19,7 @@ pub struct Simulation {
     runs: AtomicU64,
     live_bytes: AtomicU64,
     live_blocks: AtomicU64,
+    reserved_bytes: AtomicU64,
     peak_bytes: AtomicU64,
 }
 
@@ -40,11 +41,13 @@ pub struct Counts {
     pub steps: u64,
     /// The number of times that the host waited for the device.
     pub waits: u64,
-    /// The number of bytes that are allocated and not yet passed to `free`. A freed block becomes available when the
-    /// work before it has ended.
+    /// The number of bytes that are allocated and not yet passed to `free`.
     pub live_bytes: u64,
     /// The number of allocated blocks.
     pub live_blocks: u64,
+    /// The number of bytes that are not available to all streams, in multiples of 64 for each block. A freed block is
+    /// available to its stream at once, and to others when the work before it has ended.
+    pub reserved_bytes: u64,
     /// The largest number of live bytes since [`Simulation::reset_peak`].
     pub peak_bytes: u64,
 }
@@ -62,6 +65,7 @@ impl Simulation {
             waits: read(&self.waits),
             live_bytes: read(&self.live_bytes),
             live_blocks: read(&self.live_blocks),
+            reserved_bytes: read(&self.reserved_bytes),
             peak_bytes: read(&self.peak_bytes),
         }
     }
@@ -129,6 +133,10 @@ impl Simulation {
         self.live_blocks.fetch_add(1, Ordering::Relaxed);
         let live = self.live_bytes.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64;
         self.peak_bytes.fetch_max(live, Ordering::Relaxed);
+    }
+
+    pub(crate) fn reserved(&self, bytes: usize) {
+        self.reserved_bytes.store(bytes as u64, Ordering::Relaxed);
     }
 
     pub(crate) fn freed(&self, bytes: usize) {

@@ -30,8 +30,13 @@ fn alone() -> std::sync::MutexGuard<'static, ()> {
 struct Bytes(&'static dyn Memory, Vec<NonNull<u8>>);
 
 impl Bytes {
+    /// Allocates blocks that all streams may use.
     fn new(memory: &'static dyn Memory, count: usize) -> Self {
-        Self(memory, (0..count).map(|_| memory.allocate(1).expect("there is memory")).collect())
+        let stream = memory.lend(StreamKind::Compute);
+        let bytes = Self(memory, (0..count).map(|_| memory.allocate(stream, 1).expect("there is memory")).collect());
+        memory.wait(memory.fence(stream)).expect("nothing fails");
+        memory.give_back(stream);
+        bytes
     }
 
     fn fill(&self, stream: Stream, at: usize, value: u8) {
@@ -252,6 +257,118 @@ fn memory_that_is_given_up_is_used_again() {
     }
     assert!(simulation.counts().steps > steps + 3000, "a long queue is run meanwhile");
     assert_eq!(x.item::<f32>(), 5001.0);
+}
+
+/// Queued steps on one stream reuse the memory of earlier ones, without a wait: they reserve that of one step.
+#[test]
+fn freed_memory_is_reused_in_stream_order() {
+    let _alone = alone();
+    let (memory, simulation) = device(3);
+    ms_core::synchronize().expect("nothing fails");
+    let (stream, other) = (memory.lend(StreamKind::Compute), memory.lend(StreamKind::Compute));
+    let before = simulation.counts();
+    let out = Bytes::new(memory, 10);
+    let kept = simulation.counts().reserved_bytes;
+    let waits = simulation.counts().waits;
+    for (at, sizes) in [[1000usize, 3000], [3000, 1000], [4000, 1]].into_iter().cycle().take(10).enumerate() {
+        let blocks = sizes.map(|it| (memory.allocate(stream, it).expect("there is memory"), it));
+        for (block, bytes) in blocks {
+            // SAFETY: the block has `bytes` bytes, at least one, and was allocated for this stream.
+            unsafe {
+                memory.fill(stream, block.as_ptr(), bytes, at as u8).expect("a fill");
+                memory.copy(stream, block.as_ptr(), out.1[at].as_ptr(), 1).expect("a copy");
+            }
+        }
+        // SAFETY: each block is freed once, with its size, and later work does not use it.
+        blocks.iter().for_each(|it| unsafe { memory.free(stream, it.0, it.1) });
+        // The first two blocks fill a range of 1024 and one of 3008 bytes, which are then joined.
+        assert_eq!(simulation.counts().reserved_bytes - kept, if at < 2 { 4032 } else { 4096 }, "step {at}");
+    }
+    // Other streams do not use this memory before the work has ended.
+    let block = memory.allocate(other, 1000).expect("there is memory");
+    assert_eq!(simulation.counts().reserved_bytes - kept, 4096 + 1024);
+    // SAFETY: the block is freed once, with its size.
+    unsafe { memory.free(other, block, 1000) };
+    assert_eq!(simulation.counts().waits, waits, "nothing is waited for");
+    assert_eq!([0, 5, 9].map(|at| out.read(stream, at).expect("nothing fails")), [0, 5, 9]);
+    out.free(stream);
+    memory.synchronize(None).expect("nothing fails");
+    assert_eq!(simulation.counts().reserved_bytes, before.reserved_bytes);
+    [stream, other].iter().for_each(|&it| memory.give_back(it));
+}
+
+/// A block may be used on another stream than that of its allocation, after the fence of the allocation. Without it,
+/// some schedules mix up earlier uses of the memory.
+#[test]
+fn a_use_before_the_allocation_is_found() {
+    let _alone = alone();
+    let (memory, _) = device(1);
+    let [first, second] = [StreamKind::Compute, StreamKind::Compute].map(|it| memory.lend(it));
+    let run = |seed: u64, awaits: bool| {
+        SimBackend::set_schedule(1, seed).expect("it exists");
+        let (out, source) = (Bytes::new(memory, 1), Bytes::new(memory, 1));
+        source.fill(second, 0, 7);
+        memory.wait(memory.fence(second)).expect("nothing fails");
+        let old = memory.allocate(first, 1).expect("there is memory");
+        // SAFETY: the block has one byte, and is freed once.
+        unsafe {
+            memory.fill(first, old.as_ptr(), 1, 3).expect("a fill");
+            memory.free(first, old, 1);
+        }
+        let new = memory.allocate(first, 1).expect("there is memory");
+        assert_eq!(new, old, "it is reused at once");
+        if awaits {
+            memory.order_after(second, memory.fence(first));
+        }
+        // SAFETY: the block has one byte. The queue runs one item of work at a time, so accesses that nothing orders
+        // do not overlap.
+        unsafe {
+            memory.copy(second, source.1[0].as_ptr(), new.as_ptr(), 1).expect("a copy");
+            memory.order_after(first, memory.fence(second));
+            memory.copy(first, new.as_ptr(), out.1[0].as_ptr(), 1).expect("a copy");
+            memory.free(first, new, 1);
+        }
+        let got = out.read(first, 0).expect("nothing fails");
+        source.free(first);
+        out.free(first);
+        memory.synchronize(None).expect("nothing fails");
+        got
+    };
+    assert!((0..100).all(|seed| run(seed, true) == 7));
+    let found: Vec<u8> = (0..100).map(|seed| run(seed, false)).filter(|&it| it != 7).collect();
+    assert!(found.len() > 20 && found.iter().all(|&it| it == 0xff), "{found:?}");
+    [first, second].iter().for_each(|&it| memory.give_back(it));
+}
+
+/// Storage awaits its allocation wherever it is first used: another stream sees no earlier use of its memory.
+#[test]
+fn storage_begins_with_the_fence_of_its_allocation() {
+    let _alone = alone();
+    let (memory, _) = device(1);
+    let other = memory.lend(StreamKind::Compute);
+    let run = |seed: u64, awaits: bool| {
+        SimBackend::set_schedule(1, seed).expect("it exists");
+        let out = Bytes::new(memory, 1);
+        let storage = Storage::uninit_in(MemorySpace::Device(memory), 1).expect("there is memory");
+        if awaits {
+            storage.await_unused(other);
+        }
+        // SAFETY: both blocks have one byte. The queue runs one item of work at a time.
+        unsafe {
+            memory.fill(other, storage.device_ptr(), 1, 5).expect("a fill");
+            ms_core::tensor::with_stream(memory, StreamKind::Compute, |own| {
+                memory.order_after(own, memory.fence(other));
+                memory.copy(own, storage.device_ptr(), out.1[0].as_ptr(), 1).expect("a copy");
+                storage.written_by(memory.fence(own));
+                let got = out.read(own, 0).expect("nothing fails");
+                out.free(own);
+                got
+            })
+        }
+    };
+    assert!((0..50).all(|seed| run(seed, true) == 5));
+    assert!((0..50).any(|seed| run(seed, false) == 0xff));
+    memory.give_back(other);
 }
 
 /// Returns what a child process prints on standard error.

@@ -18,8 +18,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// reference or own the bytes that they write.
 ///
 /// Device accesses to a block are work of streams, and a block in device memory holds the fences of the work that last
-/// accessed it. Work that reads it begins when it is written. Work that writes or frees it begins when nothing else
-/// accesses it. Both wait on the device, while the host goes on; the host waits when it reads.
+/// accessed it. The first is the fence of its allocation. Work that reads it begins when it is written. Work that
+/// writes or frees it begins when nothing else accesses it. Both wait on the device, while the host goes on; the host
+/// waits when it reads.
 #[derive(Debug)]
 pub struct Storage {
     ptr: NonNull<u8>,
@@ -79,7 +80,8 @@ impl Storage {
         Ok(Self { ptr: host::allocate(bytes)?, bytes, backing: Backing::Host, owner: Owner::owned() })
     }
 
-    /// Allocates a block like [`Storage::uninit`], in any memory.
+    /// Allocates a block like [`Storage::uninit`], in any memory. On a device it is for work of the calling thread's
+    /// compute stream.
     ///
     /// # Errors
     /// See [`Storage::uninit`].
@@ -87,15 +89,19 @@ impl Storage {
     pub fn uninit_in(space: MemorySpace, bytes: usize) -> Result<Self> {
         match space {
             MemorySpace::Host => Self::uninit(bytes),
-            MemorySpace::Device(memory) => Self::uninit_on(memory, bytes),
+            MemorySpace::Device(memory) => {
+                with_stream(memory, StreamKind::Compute, |stream| Self::uninit_on(memory, stream, bytes))
+            }
         }
     }
 
+    /// Allocates a block of device memory for later work on a stream.
     #[cold]
-    fn uninit_on(memory: &'static dyn Memory, bytes: usize) -> Result<Self> {
+    fn uninit_on(memory: &'static dyn Memory, stream: Stream, bytes: usize) -> Result<Self> {
         use_device(memory.device());
-        let backing = Backing::Device(Box::new(OnDevice { memory, fences: Mutex::default() }));
-        Ok(Self { ptr: memory.allocate(bytes)?, bytes, backing, owner: Owner::owned() })
+        let ptr = memory.allocate(stream, bytes)?;
+        let fences = Mutex::new(Fences::allocated(memory.fence(stream)));
+        Ok(Self { ptr, bytes, backing: Backing::Device(Box::new(OnDevice { memory, fences })), owner: Owner::owned() })
     }
 
     /// Wraps a block of borrowed host memory.
@@ -138,19 +144,23 @@ impl Storage {
     /// # Errors
     /// [`Code::Memory`](crate::Code::Memory) when the device has none; the errors of the device.
     pub(super) fn from_host(space: MemorySpace, bytes: &[u8]) -> Result<Self> {
-        let storage = Self::uninit_in(space, bytes.len())?;
         match space {
-            // SAFETY: the new block has `bytes.len()` bytes that nothing else uses.
-            MemorySpace::Host => unsafe { storage.device_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) },
+            MemorySpace::Host => {
+                let storage = Self::uninit(bytes.len())?;
+                // SAFETY: the new block has `bytes.len()` bytes that nothing else uses.
+                unsafe { storage.device_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+                Ok(storage)
+            }
             MemorySpace::Device(memory) => with_stream(memory, StreamKind::Copy, |stream| {
-                // SAFETY: the new block has `bytes.len()` bytes, and no other work uses it.
+                let storage = Self::uninit_on(memory, stream, bytes.len())?;
+                // SAFETY: the block of `bytes.len()` bytes was allocated for this stream, and no other work uses it.
                 unsafe { memory.copy_from_host(stream, bytes, storage.device_ptr())? };
                 let fence = memory.fence(stream);
                 storage.written_by(fence);
-                sync_step(memory, fence)
-            })?,
+                sync_step(memory, fence)?;
+                Ok(storage)
+            }),
         }
-        Ok(storage)
     }
 
     /// Returns the number of usable bytes.
@@ -213,7 +223,8 @@ impl Storage {
         }
     }
 
-    /// Records work that writes the block and has [awaited](Storage::await_unused) it if it is not fresh.
+    /// Records work that writes the block and has [awaited](Storage::await_unused) it, or is on the stream for which
+    /// the block was allocated if it is fresh.
     #[doc(hidden)]
     pub fn written_by(&self, fence: Fence) {
         if let Backing::Device(at) = &self.backing {

@@ -27,14 +27,19 @@ pub unsafe trait Memory: Streams {
     /// The device.
     fn device(&self) -> Device;
 
-    /// Allocates an uninitialised block of `bytes` bytes, aligned to 64 bytes, that no work uses. Zero bytes are a
-    /// valid request.
+    /// Allocates an uninitialised block of `bytes` bytes, aligned to 64 bytes, for later work on a stream. Zero bytes
+    /// are a valid request.
+    ///
+    /// Earlier work on the stream may still use the memory: a block that the stream [frees](Memory::free) is reused at
+    /// once. Other streams use the block after they [await](Streams::order_after) the [fence](Streams::fence) of the
+    /// stream after this call.
     ///
     /// # Errors
-    /// [`Code::Memory`](crate::Code::Memory) when the device has none.
-    fn allocate(&self, bytes: usize) -> Result<NonNull<u8>>;
+    /// [`Code::Memory`](crate::Code::Memory) when the device has none, even after all work that frees memory.
+    fn allocate(&self, stream: Stream, bytes: usize) -> Result<NonNull<u8>>;
 
-    /// Frees a block when the earlier work on a stream has ended, even if it fails.
+    /// Frees a block when the earlier work on a stream has ended, even if it fails. Later allocations for the stream
+    /// may reuse it at once, others when that work has ended.
     ///
     /// # Safety
     /// [`Memory::allocate`] returned the block for `bytes` bytes, it is freed once, and no work uses it then.
