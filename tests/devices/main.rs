@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 mod gpt;
 
 mod failures;
+mod memory;
 mod waits;
 
 fn sim(id: u16) -> Device {

@@ -2,20 +2,23 @@
 
 use super::*;
 
-/// Returns the number of waits of training steps until the losses are read.
+/// Returns the number of waits of ten training steps until the losses are read. They share an arena.
 fn waits_of_steps(device: Device, step: impl Fn() -> Tensor) -> u64 {
     step().item::<f32>();
+    ms::synchronize().expect("nothing fails");
     let simulation = SimBackend::simulation(device.id()).expect("it exists");
     let before = simulation.counts();
-    let losses: Vec<Tensor> = (0..4).map(|_| step()).collect();
+    let losses: Vec<Tensor> = (0..10).map(|_| step()).collect();
     let counts = simulation.counts();
-    assert_eq!(counts.runs - before.runs, 4, "one plan a step");
+    assert_eq!(counts.runs - before.runs, 10, "one plan a step");
     assert_eq!((counts.copies_to_host, counts.copies_from_host), (before.copies_to_host, before.copies_from_host));
     assert_eq!(counts.steps, before.steps, "nothing runs before");
-    assert_eq!(counts.live_bytes - before.live_bytes, 4 * 4, "the losses");
+    assert_eq!(counts.live_bytes - before.live_bytes, 10 * 4, "the losses");
+    assert_eq!(counts.reserved_bytes - before.reserved_bytes, 10 * 64, "one arena");
+    assert_eq!(counts.allocations - before.allocations, 10, "the losses");
     assert!(losses.iter().all(|it| it.item::<f32>().is_finite()));
     let read = simulation.counts();
-    assert_eq!((read.copies_to_host - before.copies_to_host, read.waits - counts.waits), (4, 4));
+    assert_eq!((read.copies_to_host - before.copies_to_host, read.waits - counts.waits), (10, 10));
     counts.waits - before.waits
 }
 

@@ -68,6 +68,12 @@ impl Ranges {
     }
 }
 
+impl State {
+    fn reserved(&self) -> usize {
+        self.bytes - self.free.bytes()
+    }
+}
+
 impl Blocks {
     /// Creates the blocks of a free memory of `bytes` bytes.
     pub fn new(bytes: usize) -> Self {
@@ -80,11 +86,15 @@ impl Blocks {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a range of this length for a stream. Returns its offset.
-    pub fn take(&self, stream: Stream, len: usize) -> Option<usize> {
+    /// Takes a range of this length for a stream, so that at most `limit` bytes are [reserved](Blocks::reserved).
+    /// Returns its offset.
+    pub fn take(&self, stream: Stream, len: usize, limit: usize) -> Option<usize> {
         let mut state = self.state();
-        let own = state.freed.get_mut(&stream.0).and_then(|it| it.ranges.take(len));
-        own.or_else(|| state.free.take(len))
+        if let Some(own) = state.freed.get_mut(&stream.0).and_then(|it| it.ranges.take(len)) {
+            return Some(own);
+        }
+        let fits = state.reserved().checked_add(len).is_some_and(|it| it <= limit);
+        if fits { state.free.take(len) } else { None }
     }
 
     /// Frees a range for later work of a stream. Returns the number of the free among those of the stream.
@@ -113,8 +123,7 @@ impl Blocks {
 
     /// Returns the number of bytes that are not available to all streams.
     pub fn reserved(&self) -> usize {
-        let state = self.state();
-        state.bytes - state.free.bytes()
+        self.state().reserved()
     }
 
     /// Returns the number of free bytes that only one stream may use.

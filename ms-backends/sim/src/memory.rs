@@ -219,10 +219,11 @@ unsafe impl Memory for SimMemory {
         self.simulation.call()?;
         let refuse = || Error::new(Code::Memory, format!("`{}` has no memory for {bytes} bytes", self.device));
         let room = room(bytes).ok_or_else(refuse)?;
-        let offset = self.blocks.take(stream, room).or_else(|| {
+        let take = || self.blocks.take(stream, room, self.simulation.limit());
+        let offset = take().or_else(|| {
             self.simulation.waited();
             self.queue.finish(&self.simulation);
-            self.blocks.take(stream, room)
+            take()
         });
         let offset = offset.ok_or_else(refuse)?;
         self.simulation.allocated(bytes);

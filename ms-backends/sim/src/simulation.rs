@@ -17,6 +17,9 @@ pub struct Simulation {
     from_host: AtomicU64,
     to_host: AtomicU64,
     runs: AtomicU64,
+    allocations: AtomicU64,
+    /// The limit of reserved bytes. Zero for none.
+    limit: AtomicU64,
     live_bytes: AtomicU64,
     live_blocks: AtomicU64,
     reserved_bytes: AtomicU64,
@@ -41,6 +44,8 @@ pub struct Counts {
     pub steps: u64,
     /// The number of times that the host waited for the device.
     pub waits: u64,
+    /// The number of allocations.
+    pub allocations: u64,
     /// The number of bytes that are allocated and not yet passed to `free`.
     pub live_bytes: u64,
     /// The number of allocated blocks.
@@ -63,6 +68,7 @@ impl Simulation {
             runs: read(&self.runs),
             steps: read(&self.steps),
             waits: read(&self.waits),
+            allocations: read(&self.allocations),
             live_bytes: read(&self.live_bytes),
             live_blocks: read(&self.live_blocks),
             reserved_bytes: read(&self.reserved_bytes),
@@ -73,6 +79,19 @@ impl Simulation {
     /// Restarts the measurement of the peak.
     pub fn reset_peak(&self) {
         self.peak_bytes.store(self.live_bytes.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    /// Makes allocations fail with [`Code::Memory`] that would reserve more than `bytes` bytes. 0 removes the limit.
+    pub fn limit_memory(&self, bytes: u64) {
+        self.limit.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Returns the limit of reserved bytes.
+    pub(crate) fn limit(&self) -> usize {
+        match self.limit.load(Ordering::Relaxed) {
+            0 => usize::MAX,
+            limit => limit as usize,
+        }
     }
 
     /// Makes the `nth` of the next calls that may fail, counted from 1, fail with [`Code::Backend`]. 0 disables the
@@ -130,6 +149,7 @@ impl Simulation {
     }
 
     pub(crate) fn allocated(&self, bytes: usize) {
+        self.allocations.fetch_add(1, Ordering::Relaxed);
         self.live_blocks.fetch_add(1, Ordering::Relaxed);
         let live = self.live_bytes.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64;
         self.peak_bytes.fetch_max(live, Ordering::Relaxed);

@@ -40,7 +40,9 @@ pub use host_scalar::HostScalar;
 pub use layout::{IntoShape, Layout, Shape, Strides, broadcast_shapes, broadcast_sizes, count};
 pub use literal::Literal;
 pub use memory::stream::{sync_step, synchronize, with_stream};
-pub use memory::{Fence, Memory, MemorySpace, Origin, Restored, Stream, StreamKind, Streams};
+pub use memory::{
+    Fence, Memory, MemoryCache, MemorySpace, Origin, Restored, Stream, StreamKind, Streams, add_memory_cache,
+};
 pub use nested::Nested;
 pub use op::{Attr, AttrInfo, AttrKind, AttrRange, Attrs, Op, OpInfo};
 pub use storage::Storage;

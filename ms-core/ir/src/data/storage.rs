@@ -2,9 +2,9 @@
 
 use super::device::use_device;
 use super::memory::stream::{sync_step, with_stream};
-use super::memory::{Fence, Fences, Memory, MemorySpace, Stream, StreamKind, host};
+use super::memory::{Fence, Fences, Memory, MemorySpace, Stream, StreamKind, host, release_caches};
 use super::owner::Owner;
-use crate::error::Result;
+use crate::error::{Code, Result};
 use std::any::Any;
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -95,11 +95,18 @@ impl Storage {
         }
     }
 
-    /// Allocates a block of device memory for later work on a stream.
+    /// Allocates a block of device memory for later work on a stream. If the device has none, the memory that is kept
+    /// for later use is released first.
     #[cold]
     fn uninit_on(memory: &'static dyn Memory, stream: Stream, bytes: usize) -> Result<Self> {
         use_device(memory.device());
-        let ptr = memory.allocate(stream, bytes)?;
+        let ptr = memory.allocate(stream, bytes).or_else(|error| {
+            if error.code() != Code::Memory {
+                return Err(error);
+            }
+            release_caches(memory.device());
+            memory.allocate(stream, bytes)
+        })?;
         let fences = Mutex::new(Fences::allocated(memory.fence(stream)));
         Ok(Self { ptr, bytes, backing: Backing::Device(Box::new(OnDevice { memory, fences })), owner: Owner::owned() })
     }

@@ -1,4 +1,4 @@
-//! Runs a [`Plan`] by any [`Driver`], in one arena per run. This module owns the order of steps, branches, loops, calls
+//! Runs a [`Plan`] by any [`Driver`], with intermediate values in an arena. This module owns the order of steps, branches, loops, calls
 //! of routines, and the memory of intermediate values. Everything that does not depend on addresses is prepared when
 //! the plan is loaded.
 
@@ -19,6 +19,7 @@ use super::backend::{Donation, Executable};
 use super::driver::Driver;
 use super::waits::Waits;
 use crate::lower::{Plan, Reuse, STACK_BYTES, is_stack};
+use arenas::StreamArenas;
 use donate::Donors;
 pub use fuzzing::stored_program;
 use ms_ir::MapVec;
@@ -48,6 +49,8 @@ pub struct PlanExecutable<D: Driver> {
     has_stacks: bool,
     waits: Waits,
     idle: Mutex<Vec<Scratch>>,
+    /// The arenas on a device with separate memory.
+    arenas: Option<Arc<StreamArenas>>,
 }
 
 /// The type that an input array must have.
@@ -77,7 +80,7 @@ impl Output {
 
 /// The reusable state of a run.
 struct Scratch {
-    /// The arena, if executables [cache](arenas::are_kept) it.
+    /// The host arena, if executables [cache](arenas::are_cached) it.
     arena: Option<Storage>,
     words: Vec<u64>,
     /// The address of the arena to which the words are relocated; zero before the first run.
@@ -138,6 +141,10 @@ impl<D: Driver + 'static> PlanExecutable<D> {
             reuse,
             has_stacks: main.inputs.iter().chain(&main.outputs).any(is_stack),
             waits: Waits::of(plan),
+            arenas: match driver.space() {
+                MemorySpace::Host => None,
+                MemorySpace::Device(memory) => Some(StreamArenas::new(memory)),
+            },
             program,
             driver,
             idle: Mutex::new(Vec::new()),
@@ -202,11 +209,13 @@ impl<D: Driver + 'static> PlanExecutable<D> {
             base: 0,
             stacks: Stacks::default(),
         });
-        let arena = match scratch.arena.take() {
-            Some(arena) => arena,
-            None => arenas::acquire(self.driver.space(), self.program.arena_bytes)
-                .map_err(|it| it.of_memory(Missing::Inside))?,
+        let bytes = self.program.arena_bytes;
+        let arena = match (scratch.arena.take(), &self.arenas) {
+            (Some(arena), _) => Ok(arena),
+            (None, None) => arenas::acquire(bytes),
+            (None, Some(arenas)) => arenas.acquire(bytes),
         };
+        let arena = arena.map_err(|it| it.of_memory(Missing::Inside))?;
         let base = arena.device_ptr() as usize;
         if std::mem::replace(&mut scratch.base, base) != base {
             self.program.place(&mut scratch.words, &arena);
@@ -216,9 +225,10 @@ impl<D: Driver + 'static> PlanExecutable<D> {
 
     /// Returns scratch state and an arena to their pools.
     fn release(&self, mut scratch: Scratch, arena: Storage) {
-        match arenas::are_cached(self.driver.space(), self.program.arena_bytes) {
-            true => scratch.arena = Some(arena),
-            false => arenas::release(arena),
+        match &self.arenas {
+            Some(arenas) => arenas.release(arena),
+            None if arenas::are_cached(self.program.arena_bytes) => scratch.arena = Some(arena),
+            None => arenas::release(arena),
         }
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(scratch);
     }

@@ -1,11 +1,14 @@
 //! Defines the memory of arrays: of the host, and of devices, which backends implement.
 
+mod caches;
 mod chunks;
 mod fences;
 pub(super) mod host;
 mod huge_page;
 pub(super) mod stream;
 
+pub(super) use caches::release_caches;
+pub use caches::{MemoryCache, add_memory_cache};
 pub(super) use fences::Fences;
 pub use stream::{Fence, Origin, Stream, StreamKind, Streams};
 
