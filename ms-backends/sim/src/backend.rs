@@ -2,6 +2,7 @@
 
 use crate::driver::{Commands, SimDriver, SimKernel};
 use crate::memory::SimMemory;
+use crate::queue::Random;
 use crate::simulation::Simulation;
 use ms_compile::exec::{Artifact, Backend, BackendEntry, CompileOptions, Driver, Executable, StepCode, unavailable};
 use ms_compile::lower::eager::Step;
@@ -180,6 +181,8 @@ unsafe impl StepCode for SimStep {
             self.driver.wait()?;
             return run();
         }
+        // Ops of the CPU require valid values of their dtypes, which operands behind a failure may not hold.
+        let run = move |is_behind: bool, _: &mut Random| if is_behind { Ok(()) } else { run() };
         self.driver.on_stream(|stream| memory.run(stream, run));
         Ok(())
     }

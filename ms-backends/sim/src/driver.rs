@@ -2,6 +2,7 @@
 //! bytes of the device.
 
 use crate::memory::{Copied, SimMemory};
+use crate::queue::Random;
 use ms_compile::exec::{
     Check, Driver, EpilogueCode, KernelLaunch, KernelView, LibraryCall, MemoryView, Prepared, StepCall, StepOperand,
 };
@@ -21,8 +22,9 @@ const MAX_STEPS: usize = 1024;
 /// A driver that runs the steps of plans on a simulated device.
 ///
 /// Steps that are submitted together are one piece of work of a stream, like a launched graph. It fails as a whole, or
-/// runs up to a step that fails on its operands. A run with in-place state writes the state after everything that it
-/// waits for. So it has updated either all of the state or nothing.
+/// at a step that fails on its operands. Behind a failure, the seed of the device decides which steps run, except for
+/// guarded ones, which do not run. A run with in-place state writes the state after everything that it waits for. So it
+/// has updated either all of the state or nothing.
 #[derive(Clone, Copy)]
 pub struct SimDriver {
     pub cpu: CpuDriver,
@@ -34,6 +36,8 @@ pub struct SimKernel {
     code: Arc<dyn KernelCode>,
     /// The words of an argument block that are addresses.
     addresses: SmallVec<[usize; 4]>,
+    /// Those of them that are addresses of results.
+    results: SmallVec<[usize; 2]>,
 }
 
 impl SimKernel {
@@ -43,26 +47,36 @@ impl SimKernel {
             Role::Input | Role::Output | Role::Indexed => true,
             Role::Iota | Role::Immediate => false,
         };
+        let is_result = |at: &usize| kernel.params[*at].role == Role::Output;
         let addresses = (0..kernel.params.len()).filter(is_addressed).map(|at| kernel.param_word(at)).collect();
-        Self { code, addresses }
+        let results = (0..kernel.params.len()).filter(is_result).map(|at| kernel.param_word(at)).collect();
+        Self { code, addresses, results }
     }
 }
 
 /// The steps that were issued and not yet submitted.
 #[derive(Default)]
 pub struct Commands {
-    steps: Vec<Step>,
+    steps: Vec<IssuedStep>,
     /// The argument blocks of kernels, one after another.
     blocks: Vec<u64>,
     /// The memory to free after the steps.
     freed: Vec<Storage>,
+    /// The addresses of the run's outputs in the memory of old values of slots, in ascending order.
+    overwritten: Vec<Range<u64>>,
 }
 
-/// A step prepared by the CPU's driver as `C`, with the words that are addresses in the argument blocks of its
-/// epilogues.
+/// The words that are addresses in the argument block of an epilogue.
+struct EpilogueWords {
+    addresses: SmallVec<[usize; 4]>,
+    /// Those of them that are addresses of results.
+    results: SmallVec<[usize; 2]>,
+}
+
+/// A step prepared by the CPU's driver as `C`, with the words of its epilogues.
 pub struct SimStepCode<C> {
     code: Arc<C>,
-    epilogues: SmallVec<[SmallVec<[usize; 4]>; 1]>,
+    epilogues: SmallVec<[EpilogueWords; 1]>,
     /// Whether the op acts on the host.
     acts_on_host: bool,
 }
@@ -82,10 +96,11 @@ impl<C> SimStepCode<C> {
         });
         let Prepared { code, workspace } = prepare(&of_cpu.collect::<SmallVec<[_; 1]>>())?;
         // The address of a contraction's result is set when the epilogue runs.
-        let addresses = |it: &EpilogueCode<'_, Arc<SimKernel>>| {
-            it.code.addresses.iter().copied().filter(|&word| Some(word) != it.words.result).collect()
+        let words = |it: &EpilogueCode<'_, Arc<SimKernel>>| EpilogueWords {
+            addresses: it.code.addresses.iter().copied().filter(|&word| Some(word) != it.words.result).collect(),
+            results: it.code.results.clone(),
         };
-        let epilogues = epilogues.iter().map(addresses).collect();
+        let epilogues = epilogues.iter().map(words).collect();
         Ok(Prepared { code: Self { code: Arc::new(code), epilogues, acts_on_host }, workspace })
     }
 }
@@ -116,6 +131,35 @@ impl Commands {
         self.blocks.extend_from_slice(block);
         first..self.blocks.len()
     }
+
+    /// Returns whether a result at this address is in the memory of an old value of a slot.
+    fn is_overwritten(&self, address: u64) -> bool {
+        let after = self.overwritten.partition_point(|it| it.start <= address);
+        after > 0 && self.overwritten[after - 1].contains(&address)
+    }
+
+    /// Returns whether a step does not run behind a failure: it writes over old values of slots. Library ops do not run
+    /// there either, as those of the CPU require valid values of their dtypes.
+    fn is_guarded(&self, step: &Step) -> bool {
+        let writes = |results: &[usize], block: &Range<usize>| {
+            results.iter().any(|&it| self.is_overwritten(self.blocks[block.clone()][it]))
+        };
+        match step {
+            Step::Launch { kernel, block } => writes(&kernel.results, block),
+            Step::Contraction { code, memory } => {
+                memory.results.iter().any(|&it| self.is_overwritten(it))
+                    || code.epilogues.iter().zip(&memory.blocks).any(|(words, block)| writes(&words.results, block))
+            }
+            Step::Copy { to, .. } | Step::SetNumber { to, .. } => self.is_overwritten(*to),
+            Step::Library { .. } | Step::Check { .. } => true,
+        }
+    }
+}
+
+/// A step, and whether it does not run behind a failure.
+struct IssuedStep {
+    step: Step,
+    is_guarded: bool,
 }
 
 /// A step with device addresses.
@@ -162,7 +206,8 @@ impl SimDriver {
     /// Issues a step and counts it as a call.
     fn issue(&self, commands: &mut Commands, step: Step) -> Result<()> {
         self.memory.simulation.call()?;
-        commands.steps.push(step);
+        let is_guarded = commands.is_guarded(&step);
+        commands.steps.push(IssuedStep { step, is_guarded });
         Ok(())
     }
 
@@ -184,9 +229,9 @@ impl SimDriver {
         blocks: &mut [u64],
         run: impl FnOnce(&CpuDriver, &Arc<C>, StepCall<'_>) -> Result<()>,
     ) -> Result<()> {
-        for (addresses, block) in epilogues.iter().zip(&memory.blocks) {
+        for (words, block) in epilogues.iter().zip(&memory.blocks) {
             let block = &mut blocks[block.clone()];
-            addresses.iter().for_each(|&it| block[it] = self.real(block[it]));
+            words.addresses.iter().for_each(|&it| block[it] = self.real(block[it]));
         }
         let operand = |&it: &u64| StepOperand::at(self.real(it));
         let operands: SmallVec<[StepOperand<'_>; 4]> = memory.operands.iter().map(operand).collect();
@@ -242,7 +287,12 @@ unsafe impl Driver for SimDriver {
 
     fn prepare_kernel(&self, KernelLaunch { kernel, block }: KernelLaunch<'_, Self::Kernel>) -> Self::Kernel {
         let code = self.cpu.prepare_kernel(KernelLaunch { kernel: &kernel.code, block });
-        Arc::new(SimKernel { code, addresses: kernel.addresses.clone() })
+        Arc::new(SimKernel { code, addresses: kernel.addresses.clone(), results: kernel.results.clone() })
+    }
+
+    fn begin(&self, commands: &mut Commands, overwritten: &[Range<u64>]) {
+        commands.overwritten = overwritten.to_vec();
+        commands.overwritten.sort_unstable_by_key(|it| it.start);
     }
 
     unsafe fn launch(&self, commands: &mut Commands, kernel: &Self::Kernel, block: &[u64]) -> Result<()> {
@@ -330,12 +380,25 @@ unsafe impl Driver for SimDriver {
     }
 
     fn submit(&self, commands: &mut Commands) -> Result<()> {
-        let Commands { steps, mut blocks, freed } = std::mem::take(commands);
+        let Commands { steps, mut blocks, freed, overwritten } = std::mem::take(commands);
+        commands.overwritten = overwritten;
         if !steps.is_empty() {
             self.memory.simulation.call()?;
             let driver = *self;
-            // SAFETY: the contract of each issuing call covers the time when the step runs.
-            let run = move || steps.iter().try_for_each(|it| unsafe { driver.run(it, &mut blocks) });
+            let run = move |is_behind: bool, random: &mut Random| {
+                let mut done = Ok(());
+                for IssuedStep { step, is_guarded } in &steps {
+                    let is_behind = is_behind || done.is_err();
+                    if is_behind && (*is_guarded || random.flip()) {
+                        continue;
+                    }
+                    // SAFETY: the contract of each issuing call covers the time when the step runs. Kernels,
+                    // contractions and copies access the memory in their contracts whatever their operands hold.
+                    let ran = unsafe { driver.run(step, &mut blocks) };
+                    done = done.and(ran);
+                }
+                done
+            };
             self.on_stream(|stream| self.memory.run(stream, run));
         }
         // The memory is freed after the steps, in the order of the stream.

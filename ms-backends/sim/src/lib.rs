@@ -5,7 +5,7 @@
 //!
 //! Work is queued on streams, and nothing runs before the host waits. Then it runs on the CPU backend, on the real
 //! bytes. The order is random within the limits of the fences, and `MS_SIM_SEED` determines it. So a missing wait shows
-//! as a wrong result.
+//! as a wrong result. Behind a failure some work runs and some does not, which the seed determines as well.
 //!
 //! [`Simulation`] counts transfers, waits and memory. It makes chosen calls fail, or chosen steps when they run. Plans
 //! are issued step by step. Each step is such a call, and intermediate values are in the memory of the device.

@@ -1,7 +1,7 @@
 //! Implements the memory of a simulated device.
 
 use crate::blocks::Blocks;
-use crate::queue::{Queue, Work};
+use crate::queue::{Queue, Random, Work};
 use crate::simulation::Simulation;
 use ms_ir::data::{Array, Device, Fence, Memory, Origin, Restored, Storage, Stream, StreamKind, Streams};
 use ms_ir::environment::{Variable, number};
@@ -121,14 +121,20 @@ impl SimMemory {
         unsafe { Array::new(Arc::new(storage), array.layout().clone(), array.dtype()) }
     }
 
-    /// Queues a step on a stream and counts it as a run.
-    pub fn run(&self, stream: Stream, step: impl FnOnce() -> Result<()> + Send + 'static) {
+    /// Queues a step on a stream and counts it as a run. Its arguments are those of [`Work::Step`].
+    pub fn run(&self, stream: Stream, step: impl FnOnce(bool, &mut Random) -> Result<()> + Send + 'static) {
         self.simulation.ran();
-        self.put(stream, step);
+        self.queue.put(stream, Work::Step(Box::new(step)), &self.simulation);
     }
 
-    /// Queues a step on a stream.
-    fn put(&self, stream: Stream, step: impl FnOnce() -> Result<()> + Send + 'static) {
+    /// Queues a transfer on a stream. Behind a failure it takes place or not.
+    fn transfer(&self, stream: Stream, transfer: impl FnOnce() + Send + 'static) {
+        let step = |is_behind: bool, random: &mut Random| {
+            if !is_behind || random.flip() {
+                transfer();
+            }
+            Ok(())
+        };
         self.queue.put(stream, Work::Step(Box::new(step)), &self.simulation);
     }
 
@@ -144,11 +150,10 @@ impl SimMemory {
         self.simulation.copied_to_host();
         let (from, copied) = (self.bytes_at(from), Copied::default());
         let to = copied.clone();
-        self.put(stream, move || {
+        self.transfer(stream, move || {
             // SAFETY: the source is inside a block, by this function's contract.
             let source = unsafe { std::slice::from_raw_parts(from.get().cast::<MaybeUninit<u8>>(), bytes) };
             let _first = to.set(source.into());
-            Ok(())
         });
         Ok(copied)
     }
@@ -255,10 +260,9 @@ unsafe impl Memory for SimMemory {
     unsafe fn copy(&self, stream: Stream, from: *const u8, to: *mut u8, bytes: usize) -> Result<()> {
         self.simulation.call()?;
         let (from, to) = (self.bytes_at(from), self.bytes_at(to));
-        self.put(stream, move || {
+        self.transfer(stream, move || {
             // SAFETY: by the contract of `Memory::copy`, both ranges are inside blocks, and they do not overlap.
             unsafe { to.get().copy_from_nonoverlapping(from.get(), bytes) };
-            Ok(())
         });
         Ok(())
     }
@@ -267,10 +271,9 @@ unsafe impl Memory for SimMemory {
         self.simulation.call()?;
         self.simulation.copied_from_host();
         let (from, to) = (Box::<[u8]>::from(from), self.bytes_at(to));
-        self.put(stream, move || {
+        self.transfer(stream, move || {
             // SAFETY: by the contract of `Memory::copy_from_host`, the target is inside a block.
             unsafe { to.get().copy_from_nonoverlapping(from.as_ptr(), from.len()) };
-            Ok(())
         });
         Ok(())
     }
@@ -286,10 +289,9 @@ unsafe impl Memory for SimMemory {
     unsafe fn fill(&self, stream: Stream, to: *mut u8, bytes: usize, value: u8) -> Result<()> {
         self.simulation.call()?;
         let to = self.bytes_at(to);
-        self.put(stream, move || {
+        self.transfer(stream, move || {
             // SAFETY: by the contract of `Memory::fill`, the target is inside a block.
             unsafe { to.get().write_bytes(value, bytes) };
-            Ok(())
         });
         Ok(())
     }

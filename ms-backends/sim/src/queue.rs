@@ -14,10 +14,38 @@ const MAX_WORK: usize = 1024;
 /// The number of failed steps that each stream remembers.
 const MAX_FAILURES: usize = 4096;
 
+/// A generator of random numbers, SplitMix64.
+#[derive(Clone)]
+pub struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
+    }
+
+    /// Returns either value.
+    pub fn flip(&mut self) -> bool {
+        self.next() & 1 == 1
+    }
+
+    /// Returns a generator of other numbers.
+    fn split(&self) -> Self {
+        Self(self.clone().next())
+    }
+}
+
+/// A step of a stream. The first argument is whether it is behind a failure. Then it has no result, and the generator
+/// decides which of its unguarded parts run.
+type Step = Box<dyn FnOnce(bool, &mut Random) -> Result<()> + Send>;
+
 /// An item of work of a stream.
 pub enum Work {
     /// A step that may fail.
-    Step(Box<dyn FnOnce() -> Result<()> + Send>),
+    Step(Step),
     /// Frees memory, even after a failure.
     Free(Box<dyn FnOnce() + Send>),
     /// Marks allocated memory as uninitialised, even after a failure.
@@ -34,7 +62,7 @@ struct Queued {
     origin: Option<Arc<dyn Origin>>,
 }
 
-/// The error of a step, shared by all steps that are skipped because of it.
+/// The error of a step, shared by all steps that have no results because of it.
 struct Failure {
     error: Error,
     /// Whether a wait has returned the error.
@@ -62,7 +90,7 @@ struct StreamState {
     last: u64,
     /// The periods during which the error word was set. It is set now if the last period has no end.
     periods: Vec<Period>,
-    /// The failures of steps that failed or were skipped.
+    /// The failures of steps that have no results.
     failures: BTreeMap<u64, Arc<Failure>>,
 }
 
@@ -111,8 +139,8 @@ struct State {
     streams: Vec<StreamState>,
     /// The number of queued items on all streams.
     work: usize,
-    /// The state of the scheduler's random number generator.
-    random: u64,
+    /// The random numbers of the scheduler.
+    random: Random,
 }
 
 impl State {
@@ -142,13 +170,8 @@ impl State {
     /// Picks a stream whose first work may run.
     fn pick(&mut self) -> Option<usize> {
         let ready: Vec<usize> = (0..self.streams.len()).filter(|&it| self.is_ready(it)).collect();
-        // The generator is SplitMix64.
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.random;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^= bits >> 31;
-        ready.get(bits as usize % ready.len().max(1)).copied()
+        let number = self.random.next();
+        ready.get(number as usize % ready.len().max(1)).copied()
     }
 
     /// Returns an error that no wait has returned, of the streams in `streams`, or of any stream.
@@ -163,7 +186,10 @@ impl State {
 impl Queue {
     /// Creates a queue without streams. `seed` initialises the scheduler.
     pub fn new(seed: u64) -> Self {
-        Self { state: Mutex::new(State { streams: Vec::new(), work: 0, random: seed }), running: Mutex::new(()) }
+        Self {
+            state: Mutex::new(State { streams: Vec::new(), work: 0, random: Random(seed) }),
+            running: Mutex::new(()),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -172,7 +198,7 @@ impl Queue {
 
     /// Restarts the scheduler with a seed.
     pub fn set_seed(&self, seed: u64) {
-        self.state().random = seed;
+        self.state().random = Random(seed);
     }
 
     /// See [`Streams::lend`](ms_ir::data::Streams::lend).
@@ -276,7 +302,7 @@ impl Queue {
         self.run_while(&running, simulation, goes_on);
     }
 
-    /// Returns the error of a failure. Before that, it ends the work queued behind the failure without effect, and
+    /// Returns the error of a failure. Before that, it ends the work queued behind the failure, and
     /// clears the error words that the failure set.
     fn report(&self, running: &MutexGuard<'_, ()>, simulation: &Simulation, failure: &Arc<Failure>) -> Error {
         self.run_while(running, simulation, |_| true);
@@ -319,9 +345,10 @@ impl Queue {
                 Work::Await { fence, depends: true } => state.failure_at(fence).cloned(),
                 _ => None,
             };
+            let mut random = state.random.split();
             drop(state);
             // Other threads may queue work in the meantime.
-            let (ended, failure) = run(work, word.as_ref(), simulation);
+            let (ended, failure) = run(work, word.as_ref(), simulation, &mut random);
             let failure = failure.map(|error| {
                 let error = match &origin {
                     Some(origin) => origin.explain(error),
@@ -334,7 +361,7 @@ impl Queue {
             let stream = &mut state.streams[at];
             stream.ended = serial;
             match ended {
-                Ended::NotRun => stream.failed(serial, word.expect("the word was set")),
+                Ended::Behind => stream.failed(serial, word.expect("the word was set")),
                 Ended::Run | Ended::Panicked(_) => {}
             }
             if let Some(failure) = &failure {
@@ -356,23 +383,38 @@ impl Queue {
 /// The outcome of an item of work.
 enum Ended {
     Run,
-    /// The error word of its stream was set, so it was skipped.
-    NotRun,
+    /// The error word of its stream was set, so it has no result.
+    Behind,
     Panicked(Box<dyn std::any::Any + Send>),
 }
 
 /// Runs an item of work on a stream with this error word. Also returns the error of the item.
-fn run(work: Work, word: Option<&Arc<Failure>>, simulation: &Simulation) -> (Ended, Option<Error>) {
+fn run(
+    work: Work,
+    word: Option<&Arc<Failure>>,
+    simulation: &Simulation,
+    random: &mut Random,
+) -> (Ended, Option<Error>) {
     let run = || match (work, word) {
-        (Work::Step(_), Some(_)) => (Ended::NotRun, None),
-        (Work::Step(step), None) => (Ended::Run, simulation.step().and_then(|()| step()).err()),
+        (Work::Step(step), Some(_)) => {
+            // Only the first failure is reported.
+            let _unreported = step(true, random);
+            (Ended::Behind, None)
+        }
+        (Work::Step(step), None) => match simulation.step() {
+            Ok(()) => (Ended::Run, step(false, random).err()),
+            Err(error) => {
+                let _unreported = step(true, random);
+                (Ended::Run, Some(error))
+            }
+        },
         (Work::Free(free), _) => {
             free();
             (Ended::Run, None)
         }
         (Work::Mark(mark), word) => {
             mark();
-            (if word.is_none() { Ended::Run } else { Ended::NotRun }, None)
+            (if word.is_none() { Ended::Run } else { Ended::Behind }, None)
         }
         (Work::Restore(restore), Some(_)) => {
             restore();

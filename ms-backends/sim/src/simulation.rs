@@ -40,7 +40,7 @@ pub struct Counts {
     /// next.
     pub runs: u64,
     /// The number of executed steps of streams: transfers, fills, and the pieces that [`runs`](Self::runs) counts. Work
-    /// behind a failure is not executed.
+    /// behind a failure does not count, whether or not it runs.
     pub steps: u64,
     /// The number of times that the host waited for the device.
     pub waits: u64,

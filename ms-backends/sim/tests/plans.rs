@@ -137,6 +137,44 @@ fn plans_run_in_the_memory_of_the_device() {
     assert_eq!(simulation.counts().live_blocks, before_loading.live_blocks);
 }
 
+/// Behind a refusal, only the state is guarded: the seed decides which other steps run. Runs that are queued behind it
+/// keep the state, too.
+#[test]
+fn the_state_is_guarded_behind_a_refusal() {
+    let _alone = alone();
+    let (backend, _) = device(2);
+    let (updates, _) = compiled(&backend, UPDATE);
+    let positions = |last: i64| Array::from_slice(&[2], &[0, last]);
+    let floats = |first: f32| Array::from_slice(&[2], &[first, 2.0]);
+    let donations = [Donation::Given, Donation::Given, Donation::State(1)];
+    let mut ran = [0; 2];
+    for seed in 0..40 {
+        SimBackend::set_schedule(2, seed).expect("it exists");
+        let [mut refused, mut behind] =
+            [5, 1].map(|last| moved(&[positions(last), floats(1.0), floats(7.0)], backend.memory()));
+        let kept = bytes(&refused[2]);
+        let outputs = [&mut refused, &mut behind].map(|it| updates.run_donated(it, &donations).expect("it is queued"));
+        for (outputs, inputs) in outputs.iter().zip([&refused, &behind]) {
+            assert_eq!(outputs[1].device_ptr(), inputs[2].device_ptr(), "in place");
+        }
+        assert_eq!(ms_core::synchronize().expect_err("there is no position 5").code(), Code::OutOfRange);
+        for (ran, (outputs, inputs)) in ran.iter_mut().zip(outputs.iter().zip([&refused, &behind])) {
+            assert!(bytes(&inputs[2]) == kept, "schedule {seed}");
+            *ran += u32::from(bytes(&outputs[0])[..4] != [0xff; 4]);
+        }
+    }
+    assert!(ran.iter().all(|it| (5..35).contains(it)), "{ran:?} of 40 ran");
+}
+
+/// A gather that may refuse, followed by a result and an update of a state.
+const UPDATE: &str = "
+    graph @main(%at: i64[2], %x: f32[2], %slot: f32[2]) -> (f32[2], f32[2]) {
+      %q = gather %x, %at {axis = 0} : f32[2]
+      %y = mul %x, %x : f32[2]
+      %new = add %slot, %q : f32[2]
+      return %y, %new
+    }";
+
 /// Two layers with fused epilogues. The second product has one elementwise epilogue and one that reduces rows.
 const LAYER: &str = "
     graph @layer(%x: f32[256, 80], %w: f32[80, 72], %b: f32[72], %v: f32[72, 80])

@@ -122,7 +122,8 @@ fn failures_spread_until_they_are_reported() {
     let _alone = alone();
     let (memory, simulation) = device(1);
     let [a, b, apart] = [StreamKind::Compute; 3].map(|it| memory.lend(it));
-    for seed in 0..20 {
+    let mut ran = [0; 2];
+    for seed in 0..40 {
         SimBackend::set_schedule(1, seed).expect("it exists");
         let bytes = Bytes::new(memory, 5);
         (0..5).for_each(|at| bytes.fill(a, at, 1));
@@ -140,15 +141,17 @@ fn failures_spread_until_they_are_reported() {
         assert_eq!(memory.check(failed).ok(), Some(()), "no wait has told yet");
         let reported = bytes.read(b, 2).expect_err("it depends on it");
         assert_eq!(reported.code(), Code::Backend);
-        // From then on everything works, and steps without effect are known.
+        // From then on everything works, and steps without results are known. Steps behind the failure have run or not.
         assert!(memory.check(failed).is_err());
-        for (at, want) in [(0, 1), (1, 1), (2, 1), (3, 2)] {
-            assert_eq!(bytes.read(if at == 3 { apart } else { a }, at).expect("it was told"), want, "byte {at}");
+        assert_eq!(bytes.read(apart, 3).expect("it was told"), 2);
+        for at in 1..3 {
+            ran[at - 1] += u32::from(bytes.read(a, at).expect("it was told") == 2);
         }
         memory.synchronize(None).expect("it was told");
         simulation.fail_step(0);
         bytes.free(a);
     }
+    assert!(ran.iter().all(|it| (5..35).contains(it)), "{ran:?} of 40 ran");
     [a, b, apart].iter().for_each(|&it| memory.give_back(it));
 }
 
@@ -166,7 +169,10 @@ fn values_are_restored() {
         simulation.fail_step(u64::from(fails));
         // The new value 1 shares the memory of the old value 0, and the new value 0 that of the old value 2.
         bytes.fill(stream, 2, 20);
-        bytes.fill(stream, 0, 10);
+        // Work that writes over an old value is guarded.
+        if !fails {
+            bytes.fill(stream, 0, 10);
+        }
         let restored =
             |old: usize, new: usize| Restored { old: bytes.1[old].as_ptr(), new: bytes.1[new].as_ptr(), bytes: 1 };
         // SAFETY: the blocks have one byte each, and no other work uses them.

@@ -4,6 +4,7 @@ use ms_ir::data::{Array, Attrs, DType, Layout, MemorySpace, Op, Shape, Storage, 
 use ms_ir::error::{Error, Result, in_op};
 use ms_ir::{Contraction, Kernel, KernelLaunch, KernelView, Precision, StepOperand, TileArguments};
 use ms_ir::{MapVec, check_positions};
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -24,15 +25,18 @@ use std::sync::Arc;
 ///   wait. Such reads are the [`Waits`](super::Waits) of a plan.
 /// - An argument block is valid during the call only, and so are views; data shared with later work is in an [`Arc`].
 /// - A step that fails on its operands fails later. Its error comes from [`LibraryCall::explained`] and [`Check::run`],
-///   with the op and its node. Later steps do not run: see [`Streams`](ms_ir::data::Streams).
+///   with the op and its node. It sets the error word of the stream: see [`Streams`](ms_ir::data::Streams).
+/// - Later steps, of this run and of others, may run or not, and what their results hold is unspecified. But slots keep
+///   their old values: steps do not write the memory that [`Driver::begin`] names while the word is set. They look at
+///   the word when they run, or write to scratch memory that a step copies if the word is clear. No step accesses other
+///   memory than that in its contract, whatever its operands hold.
 /// - [`Driver::free`] receives memory that a run releases before its steps are submitted. The arena is an exception: it
 ///   is dropped after everything is submitted, and freed in stream order.
 ///
 /// # Safety
 /// A step writes every element of its results with valid values of their dtypes, and accesses only the memory in its
-/// contract. Steps take effect one after the other, in the order in which they are issued. Of the steps that are
-/// submitted together, either none runs, or all up to the first that fails on its operands. Reads see the effects of
-/// everything before them.
+/// contract. Steps take effect one after the other, in the order in which they are issued, up to the first that fails on
+/// its operands. Reads see the effects of everything before them, or fail.
 ///
 /// The memory in a step's contract is live, and has no other accesses, when the step runs.
 pub unsafe trait Driver: Send + Sync {
@@ -73,6 +77,13 @@ pub unsafe trait Driver: Send + Sync {
     /// [together](Driver::launch_together).
     fn prepare_kernels(&self, launches: &[KernelLaunch<'_, Self::Kernel>]) -> Vec<Self::Kernel> {
         launches.map_vec(|it| it.kernel.clone())
+    }
+
+    /// Begins a run, before its first step is issued. `overwritten` are the addresses of outputs in the memory of old
+    /// values of slots. Every step that fails on its operands comes before the first that writes them.
+    #[inline]
+    fn begin(&self, commands: &mut Self::Commands, overwritten: &[Range<u64>]) {
+        let _ = (commands, overwritten);
     }
 
     /// Issues a kernel with a call's argument block (see [`Kernel`](ms_ir::Kernel)).

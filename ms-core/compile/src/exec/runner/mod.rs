@@ -32,6 +32,7 @@ use run::Run;
 use smallvec::SmallVec;
 use stack::Stacks;
 use std::borrow::Borrow;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A loaded plan that a driver runs.
@@ -130,7 +131,7 @@ impl<D: Driver + 'static> PlanExecutable<D> {
         let outputs: Vec<Output> = main.outputs.try_map_vec(output)?;
         let mut reuse = main.reuse.clone();
         if D::QUEUED {
-            // Steps that a driver submits together do not fail in the middle, but later submissions may.
+            // A device that refuses a submission keeps the effects of earlier ones.
             reuse.fallible = reuse.fallible.max(program.submitting_steps());
         }
         Ok(Self {
@@ -247,14 +248,13 @@ impl<D: Driver + 'static> PlanExecutable<D> {
         }
     }
 
-    /// Returns the memory of every output: a donated input's if it may be reused, or a new allocation.
+    /// Returns the memory of every output: that of the donated input in `donors`, or a new allocation.
     ///
     /// # Safety
     /// Every element of the outputs is written before it is read.
-    unsafe fn over(&self, inputs: &mut [Array], donations: &[Donation]) -> Result<SmallVec<[Array; 1]>> {
-        let donors = self.donors.find(inputs, donations, &self.outputs, &self.reuse);
+    unsafe fn over(&self, inputs: &[Array], donors: &[Option<usize>]) -> Result<SmallVec<[Array; 1]>> {
         let mut outputs = SmallVec::with_capacity(donors.len());
-        for (at, donor) in donors.into_iter().enumerate() {
+        for (at, &donor) in donors.iter().enumerate() {
             outputs.push(match (donor.map(|it| &inputs[it]), &self.outputs[at]) {
                 (Some(input), output) if output.has_type_of(input) => input.clone(),
                 (Some(input), Output::Array(layout, dtype)) => {
@@ -269,16 +269,24 @@ impl<D: Driver + 'static> PlanExecutable<D> {
         Ok(outputs)
     }
 
-    /// Runs with inputs and outputs that are arrays. `read` are the inputs that the run does not write.
+    /// Runs with inputs and outputs that are arrays. `read` are the inputs that the run does not write, and
+    /// `overwritten` those for [`Driver::begin`].
     ///
     /// # Safety
     /// The inputs fit the plan, and nothing else accesses the memory of the outputs. An output may share the memory of
     /// an input if the plan allows it.
-    unsafe fn run_arrays<A: Borrow<Array>>(&self, inputs: &[A], outputs: &[Array], read: &[&Array]) -> Result<()> {
+    unsafe fn run_arrays<A: Borrow<Array>>(
+        &self,
+        inputs: &[A],
+        outputs: &[Array],
+        read: &[&Array],
+        overwritten: &[Range<u64>],
+    ) -> Result<()> {
         let arrays = inputs.iter().map(A::borrow).chain(outputs);
         // SAFETY: the addresses point to inputs that fit the plan and to outputs without other accesses, by this
         // method's contract.
         self.submit(|run| unsafe {
+            self.driver.begin(&mut run.commands, overwritten);
             run.read = ReadInputs::new(read);
             run.main(arrays.map(|it| it.device_ptr() as u64))
         })
@@ -408,6 +416,16 @@ impl<D: Driver + 'static> PlanExecutable<D> {
         inputs.iter().zip(donations).filter(is_read).map(|it| it.0).collect()
     }
 
+    /// Returns the addresses of the states that outputs overwrite.
+    fn overwritten(inputs: &[Array], donations: &[Donation], donors: &[Option<usize>]) -> SmallVec<[Range<u64>; 8]> {
+        let is_state = |it: &usize| matches!(donations.get(*it), Some(Donation::State(_)));
+        let range = |at: usize| {
+            let (first, storage) = (inputs[at].device_ptr() as u64, inputs[at].storage());
+            first..first + storage.len() as u64
+        };
+        donors.iter().flatten().copied().filter(is_state).map(range).collect()
+    }
+
     /// Adds to the error of a run on donated inputs a note if a lent input may have been partly overwritten.
     #[cold]
     fn torn(&self, error: Error, inputs: &[Array], donations: &[Donation], outputs: &[Array]) -> Error {
@@ -438,7 +456,7 @@ impl<D: Driver + 'static> Executable for PlanExecutable<D> {
             outputs.push(unsafe { self.fresh(at)? });
         }
         // SAFETY: `takes_dense` checked the inputs, and outputs are newly allocated.
-        unsafe { self.run_arrays(inputs, &outputs, inputs)? };
+        unsafe { self.run_arrays(inputs, &outputs, inputs, &[])? };
         Ok(outputs)
     }
 
@@ -446,11 +464,14 @@ impl<D: Driver + 'static> Executable for PlanExecutable<D> {
         if !self.takes_dense(inputs) || self.has_stacks {
             return self.run(&inputs.iter().collect::<SmallVec<[&Array; 8]>>());
         }
+        let donors = self.donors.find(inputs, donations, &self.outputs, &self.reuse);
         // SAFETY: the run writes all elements of its outputs before anything reads them.
-        let outputs = unsafe { self.over(inputs, donations)? };
+        let outputs = unsafe { self.over(inputs, &donors)? };
+        let read = Self::only_read(inputs, donations, &outputs);
+        let overwritten = if D::QUEUED { Self::overwritten(inputs, donations, &donors) } else { SmallVec::new() };
         // SAFETY: `takes_dense` checked the inputs. Outputs are newly allocated, or the plan allows them to reuse the
         // memory of inputs to which this call has the only reference.
-        match unsafe { self.run_arrays(inputs, &outputs, &Self::only_read(inputs, donations, &outputs)) } {
+        match unsafe { self.run_arrays(inputs, &outputs, &read, &overwritten) } {
             Ok(()) => Ok(outputs),
             Err(error) => Err(self.torn(error, inputs, donations, &outputs)),
         }

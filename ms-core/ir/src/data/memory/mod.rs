@@ -21,7 +21,8 @@ use std::ptr::NonNull;
 /// The memory of a device other than the host.
 ///
 /// Addresses are the device's: the host passes them on and never dereferences them. Copies and fills are work of a
-/// stream. They take place when the earlier work on the stream has ended, unless that has failed.
+/// stream. They take place when the earlier work on the stream has ended. If that has failed, they may take place or
+/// not.
 ///
 /// # Safety
 /// Allocated blocks do not overlap. Copies and fills access only the bytes that they name. The work of streams runs in
@@ -87,6 +88,9 @@ pub unsafe trait Memory: Streams {
 
     /// Copies old values over new ones, atomically, if the error word of the stream is set when this runs. For
     /// [`Streams::check`], this work always has a result.
+    ///
+    /// A new value may be in the memory of an old one. Then the work that writes it is guarded: it has left the old
+    /// value in place if the word was set.
     ///
     /// # Safety
     /// All ranges are inside blocks. When this runs, no other work writes old values or accesses new ones. New values
