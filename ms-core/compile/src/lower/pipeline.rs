@@ -178,7 +178,7 @@ impl<'a> Pipeline<'a> {
             fold_casts(&mut flat);
         }
         let orders = if is_main { orders(&flat, routines) } else { Vec::new() };
-        let mut groups = Groups::new(&flat, options.fuse, &orders, target);
+        let mut groups = Groups::new(&flat, options.fuse, &orders, routines, target);
         if options.fuse {
             epilogue::attach(&flat, &mut groups, target);
         }

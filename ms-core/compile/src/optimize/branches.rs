@@ -73,7 +73,9 @@ fn worth_computing(yes: &Graph, no: &Graph) -> bool {
             small &= ty.numel().is_some_and(|it| it <= SMALL);
         }
         for (_, node) in arm.nodes() {
-            match definition(node.op).lowering {
+            let def = definition(node.op);
+            match def.lowering {
+                _ if !def.effects.are_speculatable() => return false,
                 Lowering::Map(_) => nodes += 1,
                 Lowering::View(_) | Lowering::Generate(_) | Lowering::Constant(_) => {}
                 _ => return false,

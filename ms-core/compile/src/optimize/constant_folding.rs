@@ -37,11 +37,12 @@ impl Pass for ConstantFolding {
         let mut room = constants.sum::<usize>().saturating_mul(LARGEST_RATIO) + graph.len() * LARGEST_GROWTH;
         rewrite(graph, |rewriter, node, operands| {
             let [result] = node.outputs[..] else { return None };
-            if operands.is_empty() {
+            let def = definition(node.op);
+            // The reference evaluation knows no other ranks.
+            if operands.is_empty() || !def.effects.are_local() {
                 return None;
             }
             let ty = graph.ty(result);
-            let def = definition(node.op);
             fold_uniform(rewriter, &mut uniform, def, node, operands, ty)
                 .or_else(|| fold_data(rewriter, def, node, operands, ty, &mut room))
         })

@@ -2,6 +2,7 @@
 
 use super::{Pass, PassContext};
 use ms_ir::data::{Attrs, Op};
+use ms_ir::op::{Effects, definition};
 use ms_ir::{Graph, Node, ValueId, Values, rewrite};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -11,7 +12,8 @@ use std::sync::Arc;
 
 /// Replaces equal nodes by the first of them.
 ///
-/// Nodes are equal if their op, attributes, regions (the same stored graphs) and operands are.
+/// Nodes are equal if their op, attributes, regions (the same stored graphs) and operands are. Equal starts stay, because
+/// a start has one node that ends it.
 pub struct Cse;
 
 impl Pass for Cse {
@@ -23,7 +25,7 @@ impl Pass for Cse {
         let mut seen: FxHashMap<Key<'g>, &'g Node> = FxHashMap::default();
         seen.reserve(graph.len());
         rewrite(graph, |rewriter, node, operands| {
-            if node.outputs.is_empty() {
+            if node.outputs.is_empty() || definition(node.op).effects.any_of(Effects::PENDING) {
                 return None;
             }
             let key = Key { op: node.op, attrs: &node.attrs, regions: &node.regions, operands: operands.into() };

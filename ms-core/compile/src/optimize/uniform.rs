@@ -59,7 +59,10 @@ impl Uniform {
             bits[..first.len()].copy_from_slice(first);
             return elements.all(|it| it == first).then(|| u64::from_le_bytes(bits));
         }
-        match definition(node.op).lowering {
+        let def = definition(node.op);
+        match def.lowering {
+            // What is uniform on this rank need not equal what other ranks have.
+            _ if !def.effects.are_local() => None,
             Lowering::View(_) => self.known[node.inputs[0].0 as usize],
             _ => None,
         }

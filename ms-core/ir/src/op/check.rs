@@ -1,9 +1,9 @@
 //! The verifier of graphs: their structure, and every node against its op's definition.
 
-use super::{Lowering, OpDef, Regions, Types, by_number, definition};
+use super::{Effects, Lowering, OpDef, Regions, Types, by_number, definition};
 use crate::data::{Attrs, Dim, Op, Type};
 use crate::error::{Code, Error, Result};
-use crate::{Graph, Node, defects, subgraphs, verify_structure, verify_structure_of_one};
+use crate::{Def, Graph, Node, NodeId, ValueId, defects, subgraphs, verify_structure, verify_structure_of_one};
 use rustc_hash::FxHashMap;
 use std::ops::RangeInclusive;
 
@@ -86,12 +86,58 @@ fn check(graph: &Graph, operands: &mut FxHashMap<u16, RangeInclusive<usize>>, fo
     found.extend(sizes.filter_map(Result::err).map(|error| error.within(format!("`@{}`", graph.name()))));
     for (id, node) in graph.nodes() {
         if let Err(error) = check_node(graph, node, operands) {
-            let at = format!("`@{}`, node {}", graph.name(), id.0);
-            let error = error.with_op(node.op.name()).within(at);
-            found.push(match node.location {
-                Some(location) => error.at(location),
-                None => error,
-            });
+            found.push(located(error, graph, id));
+        }
+    }
+    check_starts(graph, found);
+}
+
+/// Attaches a node's op and location to an error.
+fn located(error: Error, graph: &Graph, id: NodeId) -> Error {
+    let node = graph.node(id);
+    let error = error.with_op(node.op.name()).within(format!("`@{}`, node {}", graph.name(), id.0));
+    match node.location {
+        Some(location) => error.at(location),
+        None => error,
+    }
+}
+
+/// Checks that each start has one node that ends it, and that each such node ends one start.
+fn check_starts(graph: &Graph, found: &mut Vec<Error>) {
+    let has = |node: &Node, effects| by_number(node.op.number()).is_some_and(|it| it.effects.any_of(effects));
+    if !graph.nodes().any(|(_, node)| has(node, Effects::PENDING.and(Effects::DONE))) {
+        return;
+    }
+    // The node that reads each result, once for each read. An output is read by no node.
+    let mut readers: FxHashMap<ValueId, Vec<Option<NodeId>>> = FxHashMap::default();
+    for (id, node) in graph.nodes() {
+        node.inputs.iter().for_each(|it| readers.entry(*it).or_default().push(Some(id)));
+    }
+    graph.outputs().iter().for_each(|it| readers.entry(*it).or_default().push(None));
+    let mut report = |id, message: &str| found.push(located(Error::new(Code::Verify, message), graph, id));
+    for (id, node) in graph.nodes() {
+        if has(node, Effects::PENDING) {
+            let first = node.outputs.first().and_then(|it| *readers.get(it)?.first()?);
+            let end = first.filter(|it| has(graph.node(*it), Effects::DONE));
+            let ends = |it| end.is_some() && readers.get(it).is_some_and(|all| all[..] == [end]);
+            if end.is_none() || !node.outputs.iter().all(ends) {
+                report(
+                    id,
+                    "one node has to end this start: the only reader of its results, each of which it reads once",
+                );
+            }
+        }
+        if has(node, Effects::DONE) {
+            let start = |it: &ValueId| match graph.value(*it).def {
+                Def::Result(node, _) => has(graph.node(node), Effects::PENDING).then_some(node),
+                Def::Input(_) => None,
+            };
+            let mut starts: Vec<NodeId> = node.inputs.iter().filter_map(start).collect();
+            starts.sort_unstable();
+            starts.dedup();
+            if starts.len() != 1 {
+                report(id, &format!("ends {} starts, not 1", starts.len()));
+            }
         }
     }
 }

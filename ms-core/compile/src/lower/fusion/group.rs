@@ -9,11 +9,13 @@
 
 use crate::lower::fusion::body::weigh;
 use crate::lower::fusion::domain::{AxisSet, Domain, MAX_ACCUMULATORS};
-use crate::lower::plan::schedule::Order;
+use crate::lower::plan::routines::Routines;
+use crate::lower::plan::schedule::{Order, is_local};
 use crate::lower::rewrites::flat::{Access, Flat, FlatNode, Kind, NodeIndex, ValueIndex};
 use crate::lower::rewrites::siblings::Siblings;
 use crate::target::{Cost, Target};
 use ms_ir::data::{Attrs, DType, Op};
+use ms_ir::op::Effects;
 use ms_ir::run_multiple;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -86,6 +88,7 @@ pub(super) struct Draft {
 pub(super) struct Grouper<'a> {
     pub(super) flat: &'a Flat,
     pub(super) target: &'a Target,
+    routines: &'a Routines,
     fuse: bool,
     /// The order of each node; empty if no node may fail.
     orders: &'a [Order],
@@ -107,11 +110,12 @@ pub(super) struct Grouper<'a> {
 impl Groups {
     /// Groups the nodes. Without `fuse`, each node is a separate group. No group contains both early and late nodes of
     /// `orders`; an empty `orders` imposes no such limit.
-    pub fn new(flat: &Flat, fuse: bool, orders: &[Order], target: &Target) -> Self {
+    pub fn new(flat: &Flat, fuse: bool, orders: &[Order], routines: &Routines, target: &Target) -> Self {
         let uses = flat.uses();
         let mut grouper = Grouper {
             flat,
             target,
+            routines,
             fuse,
             orders,
             drafts: Vec::with_capacity(flat.nodes.len()),
@@ -224,8 +228,13 @@ impl<'a> Grouper<'a> {
         let own = Own::of(flat, node);
         let joins = self.fuse && matches!(own, Own::Open(_));
         let mut group = self.start(index, node, own);
+        // A kernel that joins what a start reads would delay the start.
+        if node.effects().any_of(Effects::PENDING) {
+            sources.iter().for_each(|&it| self.drafts[it].closed = true);
+        }
         let is_check = matches!(node.kind, Kind::Check(_));
         if !is_check
+            && is_local(flat, node, self.routines)
             && sources.is_empty()
             && node.outputs.iter().all(|&it| flat.numel(it) <= self.target.small_elements)
         {

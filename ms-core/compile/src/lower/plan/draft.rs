@@ -25,7 +25,7 @@ pub(in crate::lower) struct Use {
 }
 
 impl Draft {
-    /// The values that the step accesses.
+    /// The values that the step accesses. A step that ends what another started also uses the operands of that one.
     pub fn uses(&self, flat: &Flat) -> Vec<Use> {
         let mut uses = Vec::new();
         if let Self::Contraction(node, _) | Self::Library(node, _) = self {
@@ -48,6 +48,7 @@ impl Draft {
                 let over = |value| updated.iter().find(|it| it.0 == value).map(|it| it.1);
                 let values = node.inputs.iter().filter_map(Access::value).chain(node.outputs.iter().copied());
                 uses.extend(values.map(|value| Use { value, over: over(value) }));
+                uses.extend(flat.pending(node).map(|value| Use { value, over: None }));
             }
         }
         uses

@@ -1,9 +1,10 @@
 //! Collects the routines of a plan: each distinct graph is lowered once.
 
-use crate::lower::plan::{KernelId, Plan, Reuse, Routine, RoutineId};
+use crate::lower::plan::{KernelId, Plan, PlanStep, Reuse, Routine, RoutineId};
 use crate::lower::rewrites::flat::Repetition;
 use ms_ir::data::Literal;
 use ms_ir::error::Result;
+use ms_ir::op::definition;
 use ms_ir::{Graph, Kernel, Precision};
 use rustc_hash::FxHashMap;
 use std::panic::Location;
@@ -26,6 +27,8 @@ pub(in crate::lower) struct Routines {
     repetitions: FxHashMap<Key, Rc<Repetition>>,
     located: Vec<Located>,
     names: PlanNames,
+    /// Whether each routine [is local](Routines::is_local).
+    local: Vec<bool>,
 }
 
 /// The source location of a step that can fail.
@@ -67,6 +70,7 @@ impl Routines {
             repetitions: FxHashMap::default(),
             located: Vec::new(),
             names: PlanNames::default(),
+            local: Vec::new(),
         }
     }
 
@@ -86,6 +90,11 @@ impl Routines {
 
     /// Adds the routine of a graph, after its callees.
     pub fn push(&mut self, graph: &Graph, routine: Routine) -> RoutineId {
+        let is_local = |step: &PlanStep| match step {
+            PlanStep::Library { op, .. } => definition(op.0).effects.are_local(),
+            _ => step.callees().iter().all(|it| self.is_local(*it)),
+        };
+        self.local.push(routine.steps.iter().all(is_local));
         self.plan.routines.push(routine);
         self.names.0.push(graph.input_names().to_vec());
         RoutineId(self.plan.routines.len() as u32 - 1)
@@ -125,6 +134,11 @@ impl Routines {
     /// Returns the memory reuse of a routine: which outputs may overwrite which inputs.
     pub fn reuse(&self, routine: RoutineId) -> &Reuse {
         &self.plan.routines[routine.0 as usize].reuse
+    }
+
+    /// Returns whether all steps of a routine, and of those that it runs, are [local](ms_ir::op::Effects::are_local).
+    pub fn is_local(&self, routine: RoutineId) -> bool {
+        self.local[routine.0 as usize]
     }
 
     /// Interns a kernel and returns its number.

@@ -44,6 +44,20 @@ pub(in crate::lower) fn step_may_fail(flat: &Flat, step: &Draft, routines: &Rout
     }
 }
 
+/// Returns whether the step of a node is [local](ms_ir::op::Effects::are_local). Others keep the order of the graph.
+pub(in crate::lower) fn is_local(flat: &Flat, node: &FlatNode, routines: &Routines) -> bool {
+    let is_local = |routine| routines.is_local(routine);
+    match node.kind {
+        Kind::Region(region) => match &flat.regions[region] {
+            Region::Call(routine, _) => is_local(*routine),
+            Region::Branch(arms, _) => arms.iter().all(|it| is_local(*it)),
+            Region::Repeat(..) => true,
+            Region::Loop(it) => is_local(it.body),
+        },
+        _ => node.effects().are_local(),
+    }
+}
+
 /// The constraint that a node puts on the order of steps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::lower) enum Order {

@@ -4,7 +4,7 @@ use crate::lower::fusion::gather::Positions;
 use crate::lower::plan::{NextCarry, RoutineId};
 use ms_ir::MapVec;
 use ms_ir::data::{Attrs, DType, Layout, Literal, Op, Scalar, Shape, Type};
-use ms_ir::op::{Lowering, ReduceRule, Slices, definition};
+use ms_ir::op::{Effects, Lowering, ReduceRule, Slices, definition};
 use ms_ir::{Contraction, ContractionRanks, ContractionTypes, Precision};
 use smallvec::SmallVec;
 use std::panic::Location;
@@ -136,6 +136,16 @@ impl Access {
     }
 }
 
+impl FlatNode {
+    /// Returns the effects of an op that is a separate step. Other nodes have none that lowering depends on.
+    pub fn effects(&self) -> Effects {
+        match self.kind {
+            Kind::Library(op) => definition(op).effects,
+            _ => Effects::NONE,
+        }
+    }
+}
+
 impl Flat {
     /// Returns the node that computes a value.
     pub fn producer(&self, value: ValueIndex) -> Option<NodeIndex> {
@@ -202,6 +212,14 @@ impl Flat {
             (reads == 1).then_some((node.outputs[result], value))
         };
         pairs.into_iter().filter_map(pair).collect()
+    }
+
+    /// Returns the operands of the start that a node ends. They are in use until then.
+    pub fn pending<'a>(&'a self, node: &'a FlatNode) -> impl Iterator<Item = ValueIndex> + 'a {
+        let inputs = if node.effects().any_of(Effects::DONE) { &node.inputs[..] } else { &[] };
+        let producers = inputs.iter().filter_map(|it| self.producer(it.value()?)).map(|it| &self.nodes[it]);
+        let starts = producers.filter(|it| it.effects().any_of(Effects::PENDING));
+        starts.flat_map(|it| &it.inputs).filter_map(Access::value)
     }
 
     /// Removes the nodes for which `keep` returns false. `keep` is called in node order.
