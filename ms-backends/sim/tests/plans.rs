@@ -113,7 +113,7 @@ fn plans_run_in_the_memory_of_the_device() {
     let loaded = simulation.counts();
     assert!(loaded.live_bytes > before_loading.live_bytes, "constants are there");
     drop(run(&*executable, &moved(&inputs(true, 1, 5), backend.memory())));
-    let arena_bytes = artifact.interface.plan.arena_bytes as u64;
+    let arena_bytes = artifact.interface.plan.expect("it is a plan").arena_bytes as u64;
     assert!(arena_bytes > 0);
     assert_eq!(simulation.counts().live_bytes - loaded.live_bytes, arena_bytes);
     for (taken, count) in [(true, 4), (false, 4), (true, 0), (true, 100), (true, 3000)] {
@@ -248,7 +248,7 @@ fn every_call_may_fail() {
         assert!(bytes(&there[4]) == kept, "call {nth}");
         assert_eq!(simulation.counts().live_blocks, before.live_blocks, "call {nth}");
     }
-    assert!(failed > artifact.interface.plan.steps as u64, "{failed} calls");
+    assert!(failed > artifact.interface.plan.expect("it is a plan").steps as u64, "{failed} calls");
 }
 
 /// Whichever step fails when it is executed, the state is as before. An op that fails on its operands reports that at

@@ -26,7 +26,7 @@ pub mod threads;
 mod isa;
 mod kernel;
 
-pub use isa::{Isa, double_pumps_512};
+pub use isa::{Isa, Vectors, double_pumps_512};
 pub use kernel::{KernelCode, Partition, hash};
 
 /// The hash of the sources of this crate, which is a part of the keys of the compile cache.

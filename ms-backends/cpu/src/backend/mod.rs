@@ -56,8 +56,8 @@ pub struct CpuBackend {
 }
 
 impl CpuBackend {
-    /// Creates the backend for the instruction set in the environment variable `MS_CPU_ISA` (`avx512`, `avx2` or
-    /// `interp`), or else for the best one of this machine.
+    /// Creates the backend for the instruction set that the environment variable `MS_CPU_ISA` names
+    /// ([`Isa::from_name`]), or else for the fastest one of this machine.
     ///
     /// # Panics
     /// Raises [`Code::Environment`] if the name is unknown or this machine lacks the instruction set.

@@ -8,9 +8,9 @@ use ms_ir::error::Result;
 use ms_ir::with_element;
 use ms_ops::ops::host::{Axis, dense};
 use ms_ops::ops::{self, OpDef, SortAttrs, TopkAttrs};
-use ms_x64::Isa;
 use ms_x64::gemm::Shared;
 use ms_x64::threads;
+use ms_x64::{Isa, Vectors};
 use std::ops::{Not, Range};
 
 /// Minimum number of elements of a part of a row.
@@ -314,13 +314,13 @@ fn lesser<T: Sorted>(isa: Isa, row: &Row<'_, T>, positions: Range<usize>, last: 
         row.lesser(positions, last)
     }
 
-    match isa {
+    match isa.vectors() {
         // SAFETY: the caller passes an instruction set of this processor, which has AVX-512.
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => unsafe { avx512(row, positions, last) },
+        Vectors::Avx512 => unsafe { avx512(row, positions, last) },
         // SAFETY: the caller passes an instruction set of this processor, which has AVX2.
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => unsafe { avx2(row, positions, last) },
+        Vectors::Avx2 => unsafe { avx2(row, positions, last) },
         _ => row.lesser(positions, last),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! magic      8 bytes   "ms-cpu" and the version of this format
-//! isa        8 bytes   the name, padded with zeros
+//! isa        8 bytes   the name of the vector instructions, padded with zeros
 //! kernels    u64       number of kernels
 //! per kernel u64 x 3   hash of the kernel; offset and length of its code, both zero if it is
 //!                      interpreted
@@ -23,7 +23,8 @@ const CODE_ALIGN: usize = 64;
 pub fn encode<'a>(isa: Isa, kernels: impl ExactSizeIterator<Item = (u64, Option<&'a [u8]>)>) -> (Vec<u8>, Vec<u8>) {
     let mut out = MAGIC.to_vec();
     let mut name = [0; 8];
-    name[..isa.name().len()].copy_from_slice(isa.name().as_bytes());
+    let vectors = isa.without_engine().name();
+    name[..vectors.len()].copy_from_slice(vectors.as_bytes());
     out.extend(name);
     out.extend((kernels.len() as u64).to_le_bytes());
     let mut all = Vec::new();
@@ -49,7 +50,7 @@ pub fn decode(isa: Isa, kernels: &[u64], mut rest: &[u8], code: &[u8]) -> Result
     if take(8)? != MAGIC {
         return Err(refuse("it is of another format"));
     }
-    if take(8)?.split(|&it| it == 0).next() != Some(isa.name().as_bytes()) {
+    if take(8)?.split(|&it| it == 0).next() != Some(isa.without_engine().name().as_bytes()) {
         return Err(refuse("it is for another instruction set"));
     }
     let mut word = || Ok(u64::from_le_bytes(take(8)?.try_into().expect("eight bytes were taken")));

@@ -21,7 +21,7 @@ mod vinst;
 #[cfg(test)]
 mod tests;
 
-use crate::isa::Isa;
+use crate::isa::{Isa, Vectors};
 use ms_ir::{Inst, Kernel, LaneAxis, Param, ReductionOrder, Role, StrideClass};
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -118,10 +118,10 @@ pub fn compile_for(kernel: &Kernel, isa: Isa, tuning: Tuning) -> Result<Code, Un
     if tuning == Tuning::Streaming && (kernel.lanes == LaneAxis::Reduced || kernel.seq > 0) {
         return Err(Unsupported::new("streaming stores of what may be read again"));
     }
-    let target = match isa {
-        Isa::Interp => return Err(Unsupported::new("the interpreter")),
-        Isa::Avx2 => Target::Avx2,
-        Isa::Avx512 => Target::Avx512,
+    let target = match isa.vectors() {
+        Vectors::Scalar => return Err(Unsupported::new("the interpreter")),
+        Vectors::Avx2 => Target::Avx2,
+        Vectors::Avx512 => Target::Avx512,
     };
     let strip = select::select_strip(kernel, target, tuning);
     let wide = strip.as_ref().and_then(|_| select::select_wide_strip(kernel, target));

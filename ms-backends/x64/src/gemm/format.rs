@@ -3,18 +3,18 @@
 use super::Matrix;
 use super::element::{Accumulator, Format, OperandElement, Transpose};
 use super::pack;
-use crate::isa::Isa;
+use crate::isa::{Isa, Vectors};
 use std::mem::MaybeUninit;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
 impl<W: Accumulator> Format<W> {
     /// Returns the format of an element type.
     pub fn new<E: OperandElement<Accumulator = W>>(isa: Isa) -> Self {
-        let write = match isa {
+        let write = match isa.vectors() {
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => avx512::<E>,
+            Vectors::Avx512 => avx512::<E>,
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => avx2::<E>,
+            Vectors::Avx2 => avx2::<E>,
             _ => write::<E>,
         };
         Self { dtype: E::DTYPE, size: size_of::<E>(), is_accumulator: E::IS_ACCUMULATOR, pack: pack_bytes::<E>, write }

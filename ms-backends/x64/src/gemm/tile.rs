@@ -5,7 +5,7 @@ use super::Matrix;
 use super::dot;
 use super::element::{Accumulator, Format, OperandElement, ROW_TILES, Tile};
 use super::pack;
-use crate::isa::Isa;
+use crate::isa::{Isa, Vectors};
 use half::{bf16, f16};
 use ms_ir::data::DType;
 
@@ -33,11 +33,11 @@ macro_rules! wide {
 
         impl Accumulator for $ty {
             fn tile(isa: Isa) -> Tile<Self> {
-                match isa {
+                match isa.vectors() {
                     #[cfg(target_arch = "x86_64")]
-                    Isa::Avx512 => $wide::TILE,
+                    Vectors::Avx512 => $wide::TILE,
                     #[cfg(target_arch = "x86_64")]
-                    Isa::Avx2 => $narrow::TILE,
+                    Vectors::Avx2 => $narrow::TILE,
                     _ => Tile {
                         rows: 4,
                         columns: 8,

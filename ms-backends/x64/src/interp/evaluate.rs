@@ -4,7 +4,7 @@ use super::frame::Frame;
 use super::memory;
 use super::number::{Convert, Float, Int, Number, is_number_op, with_compute};
 use super::reduce;
-use crate::isa::Isa;
+use crate::isa::{Isa, Vectors};
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use ms_ir::data::DType;
@@ -17,12 +17,12 @@ use std::ops::Range;
 /// The machine supports `isa`. The addresses of the frame's step are valid for the kernel's loads and stores. The
 /// instructions before the range have run as their stages require.
 pub unsafe fn run(isa: Isa, frame: &mut Frame<'_>, range: Range<usize>) {
-    match isa {
+    match isa.vectors() {
         // AVX-512 would not justify another copy of all loops.
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the machine supports `isa`, which implies AVX2, FMA and F16C. The addresses are valid by this
         // function's contract.
-        Isa::Avx2 | Isa::Avx512 => unsafe { evaluate_avx2(frame, range) },
+        Vectors::Avx2 | Vectors::Avx512 => unsafe { evaluate_avx2(frame, range) },
         // SAFETY: the addresses of the frame's step are valid by this function's contract.
         _ => unsafe { evaluate(frame, range) },
     }

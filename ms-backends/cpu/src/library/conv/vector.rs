@@ -1,7 +1,7 @@
 //! Micro-kernels of direct convolution, for each instruction set.
 
 use ms_x64::gemm::{Accumulator, CHUNK};
-use ms_x64::{Isa, double_pumps_512};
+use ms_x64::{Isa, Vectors, double_pumps_512};
 
 /// Maximum number of taps of [`Loops::windows`], whose sums stay in registers.
 pub const TAPS: usize = 9;
@@ -114,7 +114,7 @@ pub trait Direct: Accumulator {
 
     /// Returns the micro-kernels with half of the longest vectors of an instruction set.
     fn half(isa: Isa) -> Loops<Self> {
-        Self::loops(if isa == Isa::Avx512 { Isa::Avx2 } else { isa })
+        Self::loops(if isa.vectors() == Vectors::Avx512 { Isa::Avx2 } else { isa })
     }
 
     /// Returns the micro-kernels with the cheaper vectors, full- or half-width. `padded` returns how many elements
@@ -140,11 +140,11 @@ macro_rules! direct {
     ($($ty:ident, $wide:ident, $narrow:ident;)*) => {$(
         impl Direct for $ty {
             fn loops(isa: Isa) -> Loops<Self> {
-                match isa {
+                match isa.vectors() {
                     #[cfg(target_arch = "x86_64")]
-                    Isa::Avx512 => $wide::LOOPS,
+                    Vectors::Avx512 => $wide::LOOPS,
                     #[cfg(target_arch = "x86_64")]
-                    Isa::Avx2 => $narrow::LOOPS,
+                    Vectors::Avx2 => $narrow::LOOPS,
                     _ => Loops {
                         lanes: 1,
                         chains: scalar::chains,

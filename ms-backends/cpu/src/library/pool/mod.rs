@@ -14,10 +14,10 @@ use self::plan::{Loops, Pool};
 use super::elements;
 use ms_ir::data::{Attrs, Element, HostArray};
 use ms_ir::error::Result;
-use ms_x64::Isa;
 use ms_x64::gemm::Shared;
 use ms_x64::interp::Number;
 use ms_x64::threads;
+use ms_x64::{Isa, Vectors};
 use std::ops::{AddAssign, Range};
 
 /// Maximum number of tasks.
@@ -147,13 +147,13 @@ fn compiled(isa: Isa, loops: &impl Loops, planes: Range<usize>) -> Result<()> {
         loops.run::<true>(planes)
     }
 
-    match isa {
+    match isa.vectors() {
         // SAFETY: `isa` is an instruction set of this processor, which has AVX-512.
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => unsafe { avx512(loops, planes) },
+        Vectors::Avx512 => unsafe { avx512(loops, planes) },
         // SAFETY: `isa` is an instruction set of this processor, which has AVX2.
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => unsafe { avx2(loops, planes) },
+        Vectors::Avx2 => unsafe { avx2(loops, planes) },
         _ => loops.run::<false>(planes),
     }
 }

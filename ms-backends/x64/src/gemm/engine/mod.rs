@@ -77,14 +77,32 @@ pub enum Implementation {
 }
 
 impl Engine {
-    /// Detects the matrix engine that is usable with `isa`.
-    pub fn detect(isa: Isa) -> Self {
+    /// Returns the matrix engine of an instruction set of this machine. Returns [`Engine::None`] if it has none, if the
+    /// system refuses the registers, or if the processor multiplies wrongly.
+    ///
+    /// The first call for an engine requests the registers of the system, and tests the processor.
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    pub fn of(isa: Isa) -> Self {
+        match Self::of_isa(isa, Implementation::Native) {
+            Self::Tiles(_) if !tiles::is_present() => Self::None,
+            Self::Dots(_) if !dots::is_present() => Self::None,
+            engine => engine,
+        }
+    }
+
+    /// Returns the matrix engine of an instruction set of this machine.
+    #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+    pub fn of(_: Isa) -> Self {
+        Self::None
+    }
+
+    /// Returns the matrix engine that belongs to an instruction set.
+    #[cfg(any(test, all(target_arch = "x86_64", target_os = "linux")))]
+    const fn of_isa(isa: Isa, implementation: Implementation) -> Self {
         match isa {
-            #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-            Isa::Avx512 if tiles::is_present() => Self::Tiles(Implementation::Native),
-            #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-            Isa::Avx512 if dots::is_present() => Self::Dots(Implementation::Native),
-            _ => Self::None,
+            Isa::Interp | Isa::Avx2 | Isa::Avx512 => Self::None,
+            Isa::Avx512Bf16 => Self::Dots(implementation),
+            Isa::Avx512Amx => Self::Tiles(implementation),
         }
     }
 
@@ -94,7 +112,7 @@ impl Engine {
         let is_faster = |it: &Self| it.supports(split) && it.is_profitable(split, sizes, is_cached);
         let [m, _, n] = sizes;
         // The smallest GEMMs skip the detection of an engine.
-        let all = if m.min(n) >= MIN_CACHED[0] { Self::detect(isa) } else { Self::None };
+        let all = if m.min(n) >= MIN_CACHED[0] { Self::of(isa) } else { Self::None };
         Some(all).filter(is_faster).unwrap_or(Self::None)
     }
 

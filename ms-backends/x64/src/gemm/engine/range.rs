@@ -6,7 +6,7 @@
 
 use crate::gemm::Matrix;
 use crate::gemm::panels::{PackedKey, cache};
-use crate::isa::Isa;
+use crate::isa::{Isa, Vectors};
 use crate::threads;
 use ms_ir::data::{DType, Storage};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -173,10 +173,10 @@ type Scan = unsafe fn(first: *const u8, len: usize, step: isize) -> Range;
 
 fn scan(isa: Isa, dtype: DType) -> Scan {
     let [plain, avx2, avx512] = if dtype == DType::BF16 { scans::<u16>() } else { scans::<u32>() };
-    match isa {
-        Isa::Avx512 => avx512,
-        Isa::Avx2 => avx2,
-        Isa::Interp => plain,
+    match isa.vectors() {
+        Vectors::Avx512 => avx512,
+        Vectors::Avx2 => avx2,
+        Vectors::Scalar => plain,
     }
 }
 

@@ -4,8 +4,6 @@
 use super::kernel::{Split, component_products};
 use super::split::MAX_COMPONENTS;
 use super::{Engine, Implementation};
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-use super::{dots, tiles};
 use crate::isa::Isa;
 use half::bf16;
 use ms_ir::Precision;
@@ -20,14 +18,8 @@ use std::sync::LazyLock;
 pub fn engines() -> &'static [Engine] {
     static ALL: LazyLock<Vec<Engine>> = LazyLock::new(|| {
         let mut all = vec![Engine::Tiles(Implementation::Emulated), Engine::Dots(Implementation::Emulated)];
-        #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-        if Isa::detect() == Isa::Avx512 {
-            let of_processor = [
-                (tiles::is_present(), Engine::Tiles(Implementation::Native)),
-                (dots::is_present(), Engine::Dots(Implementation::Native)),
-            ];
-            all.extend(of_processor.into_iter().filter(|it| it.0).map(|it| it.1));
-        }
+        let of_processor = [Isa::Avx512Amx, Isa::Avx512Bf16].map(Engine::of);
+        all.extend(of_processor.into_iter().filter(|it| *it != Engine::None));
         // Only the message is lost if stderr is closed.
         let _ = writeln!(std::io::stderr(), "products on units are tested on {all:?}");
         all

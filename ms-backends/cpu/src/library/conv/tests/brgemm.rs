@@ -93,7 +93,7 @@ fn images_are_stored_in_rounds() {
 /// avoid the engine if it needs many component products.
 #[test]
 fn blocks_run_where_they_are_faster() {
-    let large = Engine::detect(Isa::detect());
+    let large = Engine::of(Isa::detect());
     let cases = [
         (Case { x: [4, 128, 12, 12], w: [128, 128, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN }, Medium, large),
         (Case { x: [2, 8, 20, 20], w: [128, 8, 5, 5], ..PLAIN }, Highest, Engine::None),

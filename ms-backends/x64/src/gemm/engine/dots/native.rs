@@ -3,11 +3,10 @@
 use super::super::kernel::WORDS;
 use super::super::kernel::{Columns, EngineState, Kernel, Split};
 use super::{Vector, run};
-use crate::isa::is_amd;
+use crate::isa::Isa;
 use ms_ir::error::{Code, Error, warn};
 use std::arch::x86_64::{
-    __cpuid_count, __m512, _mm512_castps_si512, _mm512_dpbf16_ps, _mm512_loadu_ps, _mm512_set1_ps, _mm512_setzero_ps,
-    _mm512_storeu_ps,
+    __m512, _mm512_castps_si512, _mm512_dpbf16_ps, _mm512_loadu_ps, _mm512_set1_ps, _mm512_setzero_ps, _mm512_storeu_ps,
 };
 use std::mem::transmute;
 use std::sync::OnceLock;
@@ -78,14 +77,11 @@ impl Vector for __m512 {
     }
 }
 
-/// Whether this machine has the instruction and gains from it. The processor must have AVX-512.
-///
-/// AMD's processors multiply as many pairs per cycle as f32 numbers. Xeon processors take twice as long as for a fused
-/// multiply-add, so that nothing is gained. The result is cached, as `CPUID` traps in virtual machines.
+/// Whether the processor has the instruction and multiplies correctly with it.
 pub fn is_present() -> bool {
     static PRESENT: OnceLock<bool> = OnceLock::new();
     *PRESENT.get_or_init(|| {
-        let has = is_amd() && has_instruction();
+        let has = Isa::Avx512Bf16.is_supported();
         if has && !is_right() {
             let message = "products do not use AVX-512 BF16 of this processor, which multiplies wrongly";
             warn(Error::new(Code::Backend, message));
@@ -93,10 +89,6 @@ pub fn is_present() -> bool {
         }
         has
     })
-}
-
-fn has_instruction() -> bool {
-    __cpuid_count(7, 0).eax >= 1 && __cpuid_count(7, 1).eax & 1 << 5 != 0
 }
 
 /// Compares sums whose bits depend on the order, and on the flushing of subnormals, with the emulation.
@@ -120,7 +112,7 @@ fn is_right() -> bool {
 
     #[target_feature(enable = "avx512f,avx512bf16")]
     unsafe fn of_processor(words: &[[u32; WORDS]; 3]) -> [u32; WORDS] {
-        // SAFETY: the machine has the instructions, as its caller has checked `has_instruction`.
+        // SAFETY: the machine has the instructions, as `is_present` has checked.
         unsafe { sums::<__m512>(words) }
     }
 

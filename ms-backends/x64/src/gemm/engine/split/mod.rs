@@ -20,6 +20,8 @@ use super::range::Range;
 use crate::gemm::Matrix;
 use crate::isa::Isa;
 #[cfg(target_arch = "x86_64")]
+use crate::isa::Vectors;
+#[cfg(target_arch = "x86_64")]
 use avx512::Words;
 use ms_ir::data::DType;
 
@@ -260,7 +262,7 @@ unsafe fn pairs<const P: usize>(from: *const f32, step: isize, pairs: usize, to:
 /// Returns the [`SplitPairs`] into `P` components.
 #[cfg(target_arch = "x86_64")]
 fn split_pairs_with<const P: usize>(isa: Isa) -> SplitPairs {
-    if isa == Isa::Avx512 { avx512::split_pairs::<P>() } else { pairs::<P> }
+    if isa.vectors() == Vectors::Avx512 { avx512::split_pairs::<P>() } else { pairs::<P> }
 }
 
 /// Returns the [`SplitPairs`] into `P` components.
@@ -272,7 +274,7 @@ fn split_pairs_with<const P: usize>(_: Isa) -> SplitPairs {
 /// Returns the [`PackPanel`] for an element type.
 #[cfg(target_arch = "x86_64")]
 fn pack_panel<E: Words, const P: usize>(isa: Isa) -> PackPanel {
-    if isa == Isa::Avx512 { avx512::pack_panel::<E, P>() } else { panel::<E, P> }
+    if isa.vectors() == Vectors::Avx512 { avx512::pack_panel::<E, P>() } else { panel::<E, P> }
 }
 
 /// Returns the [`PackPanel`] for an element type.

@@ -78,3 +78,15 @@ fn doubled(engine: Engine, precision: Precision, a: &Array, b: &Array, dtype: DT
     }
     out
 }
+
+/// Each name of an instruction set stands for one way to multiply.
+#[test]
+fn engines_of_instruction_sets() {
+    let engine = |isa| Engine::of_isa(isa, Implementation::Emulated);
+    let (tiles, dots) = (Engine::Tiles(Implementation::Emulated), Engine::Dots(Implementation::Emulated));
+    assert_eq!(Isa::ALL.map(engine), [tiles, dots, Engine::None, Engine::None, Engine::None]);
+    for isa in Isa::ALL {
+        let is_of_machine = Engine::of(isa) != Engine::None;
+        assert!(!is_of_machine || engine(isa) != Engine::None, "{isa}");
+    }
+}

@@ -2,10 +2,10 @@
 
 use super::super::kernel::{REGISTER, ROWS, WORDS};
 use super::{Emulated, Tiles};
-use crate::isa::saved_register_state;
+use crate::isa::Isa;
 use ms_ir::error::{Code, Error, warn};
 use std::arch::asm;
-use std::arch::x86_64::{__cpuid_count, _MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
+use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
@@ -143,13 +143,11 @@ impl Drop for Native {
     }
 }
 
-/// Whether this machine has AMX and the system lets the process use it. The processor must have AVX-512.
-///
-/// The result is cached, as `CPUID` traps in virtual machines.
+/// Whether the process may use the registers, and the processor multiplies correctly with them.
 pub fn is_present() -> bool {
     static PRESENT: OnceLock<bool> = OnceLock::new();
     *PRESENT.get_or_init(|| {
-        let has = has_instructions() && keeps_registers() && is_permitted();
+        let has = Isa::Avx512Amx.is_supported();
         if has && !is_right() {
             let message = "products do not use the AMX unit of this processor, which multiplies wrongly";
             warn(Error::new(Code::Backend, message));
@@ -157,40 +155,6 @@ pub fn is_present() -> bool {
         }
         has
     })
-}
-
-fn has_instructions() -> bool {
-    // AMX-BF16, AMX-TILE and AMX-INT8; a processor with AVX-512 has leaf 7.
-    let bits = 1 << 22 | 1 << 24 | 1 << 25;
-    __cpuid_count(7, 0).edx & bits == bits
-}
-
-/// Whether the system saves the registers at a context switch (bits 17 and 18 of register XCR0).
-fn keeps_registers() -> bool {
-    let bits = 1 << 17 | 1 << 18;
-    // SAFETY: OSXSAVE is enabled where there is AVX-512.
-    unsafe { saved_register_state() & bits == bits }
-}
-
-/// Requests the permission to use the registers for all threads of this process, running ones included.
-fn is_permitted() -> bool {
-    const ARCH_PRCTL: isize = 158;
-    const ARCH_REQ_XCOMP_PERM: usize = 0x1023;
-    const XFEATURE_XTILEDATA: usize = 18;
-    let result: isize;
-    // SAFETY: both arguments of the system call are numbers, and it changes no memory of the process.
-    unsafe {
-        asm!(
-            "syscall",
-            inlateout("rax") ARCH_PRCTL => result,
-            in("rdi") ARCH_REQ_XCOMP_PERM,
-            in("rsi") XFEATURE_XTILEDATA,
-            lateout("rcx") _,
-            lateout("r11") _,
-            options(nostack),
-        );
-    }
-    result == 0
 }
 
 /// Compares a product of bf16 and one of bytes with the emulation. The sums are exact, and hence equal in any order.
