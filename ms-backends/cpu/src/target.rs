@@ -25,6 +25,7 @@ pub static TARGET: Target = Target {
     small_elements: 1 << 10,
     // Copying such an operand is a kernel, which threads share.
     strided_sums: false,
+    kernels: true,
     // A smaller result stays in the cache of a core until the kernel that reads it runs. If rows are longer, a tile of
     // whole rows has few of them, and the GEMM reads its right operand too often.
     epilogues: Some(EpilogueLimits {

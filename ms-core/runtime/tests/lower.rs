@@ -29,6 +29,7 @@ static TARGET: Target = Target {
     relaxed_order: ReductionOrder::Lanes,
     small_elements: 1 << 10,
     strided_sums: true,
+    kernels: true,
     epilogues: Some(EpilogueLimits {
         shortest_row: 16,
         elements: 0,
@@ -379,6 +380,37 @@ fn orders_of_the_target() {
     for relaxed in [ReductionOrder::Lanes, ReductionOrder::Blocks] {
         assert_eq!(order(relaxed, Precision::Highest), relaxed);
         assert_eq!(order(relaxed, Precision::Strict), ReductionOrder::Blocks);
+    }
+}
+
+/// Without kernels, every op that is no view is a step of the library, in the precision of the code. Results that are
+/// views of inputs are copied.
+#[test]
+fn a_target_may_run_ops_only() {
+    let graph = |text: &str| parse_graph(text).unwrap_or_else(|error| panic!("{error}"));
+    let softmax = graph(include_str!("lower/softmax.msir"));
+    let views = graph(
+        "graph @f(%x: f32[2, 3]) -> (f32[3, 2], f32[2, 3]) {
+            %y = permute %x {axes = [1, 0]} : f32[3, 2]
+            return %y, %x
+        }",
+    );
+    let embedding = graph(include_str!("lower/embedding.msir"));
+    let loops = graph(include_str!("lower/while_kernel.msir"));
+    for graph in [softmax, views, embedding, loops] {
+        for precision in Precision::ALL {
+            let target = Target { kernels: false, ..Target::unbounded() };
+            let plan = lower(&graph, &LowerOptions { precision, ..LowerOptions::default() }, &target);
+            let plan = plan.unwrap_or_else(|error| panic!("{error}"));
+            assert!(plan.kernels.is_empty(), "{}", plan.display());
+            for step in plan.routines.iter().flat_map(|it| &it.steps) {
+                match step {
+                    PlanStep::Library { precision: own, .. } => assert_eq!(*own, precision),
+                    PlanStep::Call { .. } | PlanStep::Branch { .. } | PlanStep::Loop(_) => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
     }
 }
 

@@ -100,7 +100,7 @@ impl<'a> Pipeline<'a> {
             }
             Precision::Highest | Precision::High | Precision::Medium => self.target,
         };
-        let mut routines = Routines::new(self.options.precision);
+        let mut routines = Routines::new(self.options.precision, target.kernels);
         Pipeline::new(self.options, target).add_main(graph, &mut routines)?;
         Ok(routines.finish())
     }

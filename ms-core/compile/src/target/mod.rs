@@ -31,6 +31,9 @@ pub struct Target {
     /// Whether contractions read operands that are not evenly spaced along all reduction dimensions together. Otherwise
     /// a step copies such an operand first.
     pub strided_sums: bool,
+    /// Whether it runs kernels. Otherwise every op that is no view is a library step, which runs in the precision of the
+    /// code.
+    pub kernels: bool,
     /// Limits of one kernel.
     pub budget: Budget,
     /// The limits of kernels that it runs as [epilogues](crate::lower::Epilogue) of contractions and ops; `None` if it
@@ -131,6 +134,7 @@ impl Target {
             relaxed_order: ReductionOrder::Lanes,
             small_elements: 0,
             strided_sums: true,
+            kernels: true,
             budget: Budget {
                 cost: usize::MAX,
                 wide_cost: usize::MAX,

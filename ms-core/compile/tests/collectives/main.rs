@@ -15,6 +15,7 @@ static TARGET: Target = Target {
     relaxed_order: ms_ir::ReductionOrder::Lanes,
     small_elements: 2,
     strided_sums: true,
+    kernels: true,
     epilogues: None,
     repeats: None,
     composites: &[],

@@ -1,7 +1,7 @@
 //! The ops of a program.
 
 use super::{Control, OpDef};
-use crate::data::{Attrs, Dim, Literal, Op};
+use crate::data::{Attrs, DType, Dim, Literal, Op};
 use crate::{Node, ValueId};
 use std::sync::OnceLock;
 
@@ -31,6 +31,9 @@ pub trait Dialect: Sync {
 
     /// Creates a node that selects elements of `yes` where `condition` is true, and of `no` elsewhere.
     fn select(&self, condition: ValueId, yes: ValueId, no: ValueId) -> Node;
+
+    /// Returns the op, with its attributes, whose result has the elements of its only operand, of this dtype.
+    fn copy(&self, dtype: DType) -> (Op, Attrs);
 
     /// Returns the literal of a constant node's elements: its data, or the element that it repeats.
     fn literal_of<'n>(&self, node: &'n Node) -> Option<&'n Literal>;

@@ -1,11 +1,12 @@
 //! The ops of this crate and those that programs declare, as the compiler finds them.
 
+use crate::ops::primitive::cast::CastAttrs;
 use crate::ops::{
-    CALL, CALL_NO_INLINE, COMPOSITES, CUSTOM_VJP, Control, IF, JVP, OpDef, PRIMITIVES, RECOMPUTE, SCAN, TransformNode,
-    VALUE_AND_GRAD, VMAP, WHILE, constant_node, custom, full_node, literal_of, select_node,
+    CALL, CALL_NO_INLINE, CAST, COMPOSITES, CUSTOM_VJP, Control, IF, JVP, OpDef, PRIMITIVES, RECOMPUTE, SCAN,
+    TransformNode, VALUE_AND_GRAD, VMAP, WHILE, constant_node, custom, full_node, literal_of, select_node,
 };
 use crate::ops::{custom_vjp, jvp, scan, value_and_grad, vmap, while_loop};
-use crate::tensor::{Attrs, Dim, Literal, Op};
+use crate::tensor::{Attrs, DType, Dim, Literal, Op};
 use ms_ir::op::{Dialect, RegisteredDialect};
 use ms_ir::{Node, ValueId};
 
@@ -61,6 +62,10 @@ impl Dialect for Ops {
 
     fn select(&self, condition: ValueId, yes: ValueId, no: ValueId) -> Node {
         select_node(condition, yes, no)
+    }
+
+    fn copy(&self, dtype: DType) -> (Op, Attrs) {
+        (CAST.op(), CastAttrs::attrs(dtype))
     }
 
     fn literal_of<'n>(&self, node: &'n Node) -> Option<&'n Literal> {

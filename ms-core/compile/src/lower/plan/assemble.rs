@@ -16,7 +16,6 @@ use crate::lower::rewrites::flat::{
 };
 use ms_ir::MapVec;
 use ms_ir::data::Layout;
-use ms_ir::op::definition;
 use ms_ir::{Contraction, Graph, ParamId};
 
 /// Builds the routine of a graph that was lowered to `steps`. Adds kernels, constants and source locations to
@@ -147,7 +146,7 @@ impl Assembly<'_> {
             Kind::Library(op) => PlanStep::Library {
                 op: PlanOp(op),
                 attrs: node.attrs.clone(),
-                precision: definition(op).lowering.library_precision(self.routines.precision()),
+                precision: self.routines.library_precision(op),
                 inputs: inputs.collect(),
                 outputs: outputs.collect(),
                 node: None,

@@ -2,7 +2,7 @@
 
 use crate::lower::plan::{KernelId, Plan, PlanStep, Reuse, Routine, RoutineId};
 use crate::lower::rewrites::flat::Repetition;
-use ms_ir::data::Literal;
+use ms_ir::data::{Literal, Op};
 use ms_ir::error::Result;
 use ms_ir::op::definition;
 use ms_ir::{Graph, Kernel, Precision};
@@ -19,6 +19,8 @@ pub struct PlanNames(pub(in crate::lower) Vec<Vec<Option<Arc<str>>>>);
 /// A plan under construction.
 pub(in crate::lower) struct Routines {
     precision: Precision,
+    /// Whether the target runs kernels.
+    kernels_run: bool,
     plan: Plan,
     kernels: FxHashMap<Kernel, KernelId>,
     constants: FxHashMap<Literal, u32>,
@@ -59,10 +61,11 @@ impl Key {
 }
 
 impl Routines {
-    /// Creates a plan of this precision without routines.
-    pub fn new(precision: Precision) -> Self {
+    /// Creates a plan of this precision without routines. Without `kernels`, library steps run in it, too.
+    pub fn new(precision: Precision, kernels: bool) -> Self {
         Self {
             precision,
+            kernels_run: kernels,
             plan: Plan::default(),
             kernels: FxHashMap::default(),
             constants: FxHashMap::default(),
@@ -98,6 +101,14 @@ impl Routines {
         self.plan.routines.push(routine);
         self.names.0.push(graph.input_names().to_vec());
         RoutineId(self.plan.routines.len() as u32 - 1)
+    }
+
+    /// Returns the precision of a library step that runs an op.
+    pub fn library_precision(&self, op: Op) -> Precision {
+        match self.kernels_run {
+            true => definition(op).lowering.library_precision(self.precision),
+            false => self.precision,
+        }
     }
 
     /// Returns the precision of the plan's kernels and contractions.

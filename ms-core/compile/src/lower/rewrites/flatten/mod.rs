@@ -15,7 +15,7 @@ use crate::target::Target;
 use ms_ir::check_positions;
 use ms_ir::data::{Attrs, DType, Layout, Literal, Scalar, Shape, Strides, Type};
 use ms_ir::error::{Code, Error, Result};
-use ms_ir::op::{Lowering, ReduceRule, definition};
+use ms_ir::op::{Lowering, ReduceRule, definition, dialect};
 use ms_ir::{ContractionRanks, Graph, Inst, KernelBuilder, LaneAxis, Node, Scope, Val, ValueId, run_multiple};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
@@ -172,7 +172,12 @@ impl Flatten<'_> {
 
     fn node(&mut self, graph: &Graph, node: &Node, inputs: Accesses) -> Result<Accesses> {
         let one = |access| Ok(smallvec![access]);
-        match &definition(node.op).lowering {
+        let lowering = &definition(node.op).lowering;
+        if !self.target.kernels && !matches!(lowering, Lowering::View(_) | Lowering::Constant(_) | Lowering::Regions(_))
+        {
+            return self.library(graph, node, inputs);
+        }
+        match lowering {
             Lowering::Map(_) => {
                 let shape = shape(graph.ty(node.outputs[0]))?;
                 let broadcast = |it: Access| Ok(it.with_layout(it.layout.broadcast_to(&shape)?));
@@ -216,12 +221,15 @@ impl Flatten<'_> {
             | Lowering::Update
             | Lowering::Check(_)
             | Lowering::Slices(_)
-            | Lowering::Composite(_) => {
-                let inputs = inputs.into_iter().map(|it| self.in_memory(it)).collect::<Result<_>>()?;
-                self.push(graph, node, Kind::Library(node.op), inputs)
-            }
+            | Lowering::Composite(_) => self.library(graph, node, inputs),
             Lowering::Regions(_) => self.region(graph, node, inputs),
         }
+    }
+
+    /// Adds a node as a step of the library.
+    fn library(&mut self, graph: &Graph, node: &Node, inputs: Accesses) -> Result<Accesses> {
+        let inputs = inputs.into_iter().map(|it| self.in_memory(it)).collect::<Result<_>>()?;
+        self.push(graph, node, Kind::Library(node.op), inputs)
     }
 
     /// Returns whether a result has more slices than `Budget::copies` and no kernel computes any of them. One step that
@@ -328,7 +336,13 @@ impl Flatten<'_> {
         let value = self.flat.add_value(access.dtype, access.layout.shape().into(), origin);
         let inputs = smallvec![access.clone()];
         let outputs = smallvec![value];
-        self.flat.nodes.push(FlatNode { kind: Kind::Copy, attrs: Attrs::none(), inputs, outputs, location: None });
+        let (kind, attrs) = if self.target.kernels {
+            (Kind::Copy, Attrs::none())
+        } else {
+            let (op, attrs) = dialect().copy(access.dtype);
+            (Kind::Library(op), attrs)
+        };
+        self.flat.nodes.push(FlatNode { kind, attrs, inputs, outputs, location: None });
         value
     }
 
