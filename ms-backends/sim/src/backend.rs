@@ -2,18 +2,17 @@
 
 use crate::driver::{Commands, SimDriver, SimKernel};
 use crate::memory::SimMemory;
-use crate::queue::Random;
+use crate::ops;
 use crate::simulation::Simulation;
 use ms_compile::exec::{Artifact, Backend, BackendEntry, CompileOptions, Driver, Executable, StepCode, unavailable};
 use ms_compile::lower::eager::Step;
 use ms_compile::target::{Contracted, Images};
 use ms_compile::target::{EpilogueLimits, Target};
-use ms_cpu::CpuBackend;
+use ms_cpu::{CpuBackend, CpuDriver, KernelCode};
 use ms_ir::data::{Array, Device, DeviceKind, MemorySpace};
 use ms_ir::error::{Result, in_op};
 use ms_ir::{Graph, Kernel};
 use ms_ops::ops::{AxisOrder, definition};
-use smallvec::SmallVec;
 use std::sync::{Arc, LazyLock, OnceLock};
 
 /// The number of simulated devices.
@@ -42,7 +41,7 @@ impl SimBackend {
     /// [`Code::DeviceUnavailable`](ms_ir::Code::DeviceUnavailable) if `id` is not below [`DEVICES`], or if the system
     /// cannot reserve the addresses.
     pub fn new(id: u16) -> Result<Self> {
-        Ok(Self { cpu: CpuBackend::new(), memory: memory(id)? })
+        Ok(Self { cpu: CpuBackend::new(), memory: memory(KIND, id)? })
     }
 
     /// Returns the counters and failures of simulated device `id`.
@@ -50,11 +49,11 @@ impl SimBackend {
     /// # Errors
     /// The errors of [`SimBackend::new`].
     pub fn simulation(id: u16) -> Result<&'static Simulation> {
-        Ok(&memory(id)?.simulation)
+        Ok(&memory(KIND, id)?.simulation)
     }
 
-    fn driver(&self) -> SimDriver {
-        SimDriver { cpu: self.cpu.driver(), memory: self.memory }
+    fn driver(&self) -> SimDriver<CpuDriver> {
+        SimDriver { host: self.cpu.driver(), memory: self.memory }
     }
 
     /// Makes the streams of simulated device `id` run in another order that their fences allow.
@@ -62,16 +61,18 @@ impl SimBackend {
     /// # Errors
     /// The errors of [`SimBackend::new`].
     pub fn set_schedule(id: u16, seed: u64) -> Result<()> {
-        memory(id)?.set_seed(seed);
+        memory(KIND, id)?.set_seed(seed);
         Ok(())
     }
 }
 
-/// Returns the memory of simulated device `id`, which lives as long as the process.
-fn memory(id: u16) -> Result<&'static SimMemory> {
-    static MEMORIES: [OnceLock<SimMemory>; DEVICES as usize] = [const { OnceLock::new() }; DEVICES as usize];
-    let device = Device::new(KIND, id);
-    let place = MEMORIES
+/// Returns the memory of simulated device `id` of a kind, which lives as long as the process.
+pub(crate) fn memory(kind: DeviceKind, id: u16) -> Result<&'static SimMemory> {
+    static MEMORIES: [[OnceLock<SimMemory>; DEVICES as usize]; 2] =
+        [const { [const { OnceLock::new() }; DEVICES as usize] }; 2];
+    let device = Device::new(kind, id);
+    let of_kind = &MEMORIES[usize::from(kind == ops::KIND)];
+    let place = of_kind
         .get(id as usize)
         .ok_or_else(|| unavailable(device, &format!("there are {DEVICES} simulated devices, numbered from 0")))?;
     match place.get() {
@@ -124,7 +125,7 @@ unsafe impl Backend for SimBackend {
     }
 
     fn compile_step(&self, step: &Step) -> Result<Arc<dyn StepCode>> {
-        let waits = match step {
+        let acts_on_host = match step {
             Step::Kernel(kernel) => {
                 let kernel = Arc::new(SimKernel::new(kernel, self.cpu.kernel(kernel)?));
                 return Ok(Arc::new(SimKernelStep { kernel, driver: self.driver() }));
@@ -132,14 +133,14 @@ unsafe impl Backend for SimBackend {
             Step::Contraction { .. } | Step::Check { .. } => false,
             Step::Library { op, .. } => definition(*op).effects.act_on_host(),
         };
-        Ok(Arc::new(SimStep { code: self.cpu.compile_step(step)?, waits, driver: self.driver() }))
+        Ok(Arc::new(SimStep { code: self.cpu.compile_step(step)?, acts_on_host, driver: self.driver() }))
     }
 }
 
 /// The code of a step with a single kernel.
 struct SimKernelStep {
-    kernel: Arc<SimKernel>,
-    driver: SimDriver,
+    kernel: Arc<SimKernel<Arc<dyn KernelCode>>>,
+    driver: SimDriver<CpuDriver>,
 }
 
 // SAFETY: the driver runs the kernel as work of the thread's stream, on the bytes behind the device addresses.
@@ -155,36 +156,21 @@ unsafe impl StepCode for SimKernelStep {
 /// The code of a contraction or a library op on arrays of the device.
 struct SimStep {
     code: Arc<dyn StepCode>,
-    /// Whether the op acts on the host, so that earlier work must end first.
-    waits: bool,
-    driver: SimDriver,
+    /// Whether the op acts on the host.
+    acts_on_host: bool,
+    driver: SimDriver<CpuDriver>,
 }
 
 // SAFETY: the CPU backend runs the step, on the bytes behind the device addresses.
 unsafe impl StepCode for SimStep {
     unsafe fn run(&self, _: &[u64], operands: &[&Array], results: &[Array]) -> Result<()> {
-        let memory = self.driver.memory;
-        memory.simulation.call()?;
-        // SAFETY: memory is freed after the work of its streams, and the CPU backend retains no array.
-        let borrowed = |it: &Array| unsafe { memory.borrowed(it) };
-        let operands: SmallVec<[Array; 4]> = operands.iter().map(|it| borrowed(it)).collect();
-        let results: SmallVec<[Array; 1]> = results.iter().map(borrowed).collect();
         let code = self.code.clone();
-        let run = move || {
-            let operands: SmallVec<[&Array; 4]> = operands.iter().collect();
+        let run = move |operands: &[&Array], results: &[Array]| {
             // SAFETY: the contract of `StepCode::run` covers the time when the work runs.
-            in_op(|| unsafe { code.run(&[], &operands, &results) })
+            in_op(|| unsafe { code.run(&[], operands, results) })
         };
-        if self.waits {
-            // An op that acts on the host runs on the calling thread.
-            memory.simulation.ran();
-            self.driver.wait()?;
-            return run();
-        }
-        // Ops of the CPU require valid values of their dtypes, which operands behind a failure may not hold.
-        let run = move |is_behind: bool, _: &mut Random| if is_behind { Ok(()) } else { run() };
-        self.driver.on_stream(|stream| memory.run(stream, run));
-        Ok(())
+        // SAFETY: the conditions of `StepCode::run` hold for the arrays.
+        unsafe { self.driver.run_step(self.acts_on_host, operands, results, run) }
     }
 }
 

@@ -1,13 +1,12 @@
-//! Collects the steps of plans and submits them as work of a stream: [`SimDriver`]. The CPU's driver runs them on the
-//! bytes of the device.
+//! Collects the steps of plans and submits them as work of a stream: [`SimDriver`]. A driver of the host runs them on
+//! the bytes of the device.
 
 use crate::memory::{Copied, SimMemory};
 use crate::queue::Random;
 use ms_compile::exec::{
     Check, Driver, EpilogueCode, KernelLaunch, KernelView, LibraryCall, MemoryView, Prepared, StepCall, StepOperand,
 };
-use ms_cpu::{CpuContraction, CpuDriver, CpuLibraryStep, KernelCode};
-use ms_ir::data::{MemorySpace, Storage, Stream, StreamKind, Streams, with_stream};
+use ms_ir::data::{Array, MemorySpace, Storage, Stream, StreamKind, Streams, with_stream};
 use ms_ir::error::Result;
 use ms_ir::{Contraction, Kernel, Role};
 use ms_ops::ops::definition;
@@ -19,30 +18,30 @@ use std::sync::Arc;
 /// the iterations.
 const MAX_STEPS: usize = 1024;
 
-/// A driver that runs the steps of plans on a simulated device.
+/// A driver that runs the steps of plans on a simulated device, by a driver `H` of the host.
 ///
 /// Steps that are submitted together are one piece of work of a stream, like a launched graph. It fails as a whole, or
 /// at a step that fails on its operands. Behind a failure, the seed of the device decides which steps run, except for
 /// guarded ones, which do not run. A run with in-place state writes the state after everything that it waits for. So it
 /// has updated either all of the state or nothing.
 #[derive(Clone, Copy)]
-pub struct SimDriver {
-    pub cpu: CpuDriver,
+pub struct SimDriver<H> {
+    pub host: H,
     pub memory: &'static SimMemory,
 }
 
 /// A kernel whose argument blocks contain addresses of the device.
-pub struct SimKernel {
-    code: Arc<dyn KernelCode>,
+pub struct SimKernel<K> {
+    code: K,
     /// The words of an argument block that are addresses.
     addresses: SmallVec<[usize; 4]>,
     /// Those of them that are addresses of results.
     results: SmallVec<[usize; 2]>,
 }
 
-impl SimKernel {
-    /// Creates a kernel from its code for the CPU.
-    pub fn new(kernel: &Kernel, code: Arc<dyn KernelCode>) -> Self {
+impl<K> SimKernel<K> {
+    /// Creates a kernel from its code for the host.
+    pub fn new(kernel: &Kernel, code: K) -> Self {
         let is_addressed = |at: &usize| match kernel.params[*at].role {
             Role::Input | Role::Output | Role::Indexed => true,
             Role::Iota | Role::Immediate => false,
@@ -55,9 +54,8 @@ impl SimKernel {
 }
 
 /// The steps that were issued and not yet submitted.
-#[derive(Default)]
-pub struct Commands {
-    steps: Vec<IssuedStep>,
+pub struct Commands<H: Driver> {
+    steps: Vec<IssuedStep<H>>,
     /// The argument blocks of kernels, one after another.
     blocks: Vec<u64>,
     /// The memory to free after the steps.
@@ -73,7 +71,7 @@ struct EpilogueWords {
     results: SmallVec<[usize; 2]>,
 }
 
-/// A step prepared by the CPU's driver as `C`, with the words of its epilogues.
+/// A step prepared by the host's driver as `C`, with the words of its epilogues.
 pub struct SimStepCode<C> {
     code: Arc<C>,
     epilogues: SmallVec<[EpilogueWords; 1]>,
@@ -82,21 +80,21 @@ pub struct SimStepCode<C> {
 }
 
 impl<C> SimStepCode<C> {
-    /// Prepares a step: `prepare` prepares it with the epilogues' code for the CPU.
-    fn prepared(
-        epilogues: &[EpilogueCode<'_, Arc<SimKernel>>],
+    /// Prepares a step: `prepare` prepares it with the epilogues' code for the host.
+    fn prepared<K>(
+        epilogues: &[EpilogueCode<'_, Arc<SimKernel<K>>>],
         acts_on_host: bool,
-        prepare: impl FnOnce(&[EpilogueCode<'_, Arc<dyn KernelCode>>]) -> Result<Prepared<C>>,
+        prepare: impl FnOnce(&[EpilogueCode<'_, K>]) -> Result<Prepared<C>>,
     ) -> Result<Prepared<Self>> {
-        let of_cpu = epilogues.iter().map(|&EpilogueCode { kernel, code, block, words }| EpilogueCode {
-            kernel,
-            code: &code.code,
-            block,
-            words,
+        let of_host = epilogues.iter().map(|it| EpilogueCode {
+            kernel: it.kernel,
+            code: &it.code.code,
+            block: it.block,
+            words: it.words,
         });
-        let Prepared { code, workspace } = prepare(&of_cpu.collect::<SmallVec<[_; 1]>>())?;
+        let Prepared { code, workspace } = prepare(&of_host.collect::<SmallVec<[_; 1]>>())?;
         // The address of a contraction's result is set when the epilogue runs.
-        let words = |it: &EpilogueCode<'_, Arc<SimKernel>>| EpilogueWords {
+        let words = |it: &EpilogueCode<'_, Arc<SimKernel<K>>>| EpilogueWords {
             addresses: it.code.addresses.iter().copied().filter(|&word| Some(word) != it.words.result).collect(),
             results: it.code.results.clone(),
         };
@@ -114,7 +112,13 @@ struct Memory {
     workspace: u64,
 }
 
-impl Commands {
+impl<H: Driver> Default for Commands<H> {
+    fn default() -> Self {
+        Self { steps: Vec::new(), blocks: Vec::new(), freed: Vec::new(), overwritten: Vec::new() }
+    }
+}
+
+impl<H: Driver> Commands<H> {
     /// Records the memory of a call.
     fn memory(&mut self, call: StepCall<'_>) -> Memory {
         Memory {
@@ -139,8 +143,8 @@ impl Commands {
     }
 
     /// Returns whether a step does not run behind a failure: it writes over old values of slots. Library ops do not run
-    /// there either, as those of the CPU require valid values of their dtypes.
-    fn is_guarded(&self, step: &Step) -> bool {
+    /// there either, as those of the host require valid values of their dtypes.
+    fn is_guarded(&self, step: &Step<H>) -> bool {
         let writes = |results: &[usize], block: &Range<usize>| {
             results.iter().any(|&it| self.is_overwritten(self.blocks[block.clone()][it]))
         };
@@ -157,22 +161,22 @@ impl Commands {
 }
 
 /// A step, and whether it does not run behind a failure.
-struct IssuedStep {
-    step: Step,
+struct IssuedStep<H: Driver> {
+    step: Step<H>,
     is_guarded: bool,
 }
 
 /// A step with device addresses.
-enum Step {
-    Launch { kernel: Arc<SimKernel>, block: Range<usize> },
-    Contraction { code: Arc<SimStepCode<CpuContraction>>, memory: Memory },
-    Library { code: Arc<SimStepCode<CpuLibraryStep>>, memory: Memory },
+enum Step<H: Driver> {
+    Launch { kernel: Arc<SimKernel<H::Kernel>>, block: Range<usize> },
+    Contraction { code: Arc<SimStepCode<H::Contraction>>, memory: Memory },
+    Library { code: Arc<SimStepCode<H::LibraryStep>>, memory: Memory },
     Check { check: Arc<Check>, operand: MemoryView },
     Copy { from: u64, to: u64, bytes: usize },
     SetNumber { to: u64, number: u64 },
 }
 
-impl SimDriver {
+impl<H: Driver<Commands = ()> + Copy + 'static> SimDriver<H> {
     /// Calls `f` with the compute stream of the calling thread.
     pub fn on_stream<R>(&self, f: impl FnOnce(Stream) -> R) -> R {
         with_stream(self.memory, StreamKind::Compute, f)
@@ -203,8 +207,42 @@ impl SimDriver {
         Ok(copies.iter().map(value).collect())
     }
 
+    /// Runs a single step on arrays of the device, as work of the calling thread's stream. `run` receives arrays on the
+    /// bytes behind them. An op that acts on the host runs on the calling thread, when earlier work has ended.
+    ///
+    /// # Safety
+    /// The conditions of [`StepCode::run`](ms_compile::exec::StepCode::run) hold for the arrays when the work runs, and
+    /// `run` retains none of them.
+    ///
+    /// # Errors
+    /// The errors of the device, and of an op that acts on the host.
+    pub unsafe fn run_step(
+        &self,
+        acts_on_host: bool,
+        operands: &[&Array],
+        results: &[Array],
+        run: impl FnOnce(&[&Array], &[Array]) -> Result<()> + Send + 'static,
+    ) -> Result<()> {
+        let memory = self.memory;
+        memory.simulation.call()?;
+        // SAFETY: memory is freed after the work of its streams, and `run` retains no array.
+        let borrowed = |it: &Array| unsafe { memory.borrowed(it) };
+        let operands: SmallVec<[Array; 4]> = operands.iter().map(|it| borrowed(it)).collect();
+        let results: SmallVec<[Array; 1]> = results.iter().map(borrowed).collect();
+        let run = move || run(&operands.iter().collect::<SmallVec<[&Array; 4]>>(), &results);
+        if acts_on_host {
+            memory.simulation.ran();
+            self.wait()?;
+            return run();
+        }
+        // Ops of the host require valid values of their dtypes, which operands behind a failure may not hold.
+        let run = move |is_behind: bool, _: &mut Random| if is_behind { Ok(()) } else { run() };
+        self.on_stream(|stream| memory.run(stream, run));
+        Ok(())
+    }
+
     /// Issues a step and counts it as a call.
-    fn issue(&self, commands: &mut Commands, step: Step) -> Result<()> {
+    fn issue(&self, commands: &mut Commands<H>, step: Step<H>) -> Result<()> {
         self.memory.simulation.call()?;
         let is_guarded = commands.is_guarded(&step);
         commands.steps.push(IssuedStep { step, is_guarded });
@@ -227,7 +265,7 @@ impl SimDriver {
         SimStepCode { code, epilogues, .. }: &SimStepCode<C>,
         memory: &Memory,
         blocks: &mut [u64],
-        run: impl FnOnce(&CpuDriver, &Arc<C>, StepCall<'_>) -> Result<()>,
+        run: impl FnOnce(&H, &Arc<C>, StepCall<'_>) -> Result<()>,
     ) -> Result<()> {
         for (words, block) in epilogues.iter().zip(&memory.blocks) {
             let block = &mut blocks[block.clone()];
@@ -238,43 +276,43 @@ impl SimDriver {
         let results: SmallVec<[u64; 1]> = memory.results.iter().map(|&it| self.real(it)).collect();
         let blocks: SmallVec<[&[u64]; 1]> = memory.blocks.iter().map(|it| &blocks[it.clone()]).collect();
         let workspace = if memory.workspace == 0 { 0 } else { self.real(memory.workspace) };
-        run(&self.cpu, code, StepCall { operands: &operands, results: &results, epilogues: &blocks, workspace })
+        run(&self.host, code, StepCall { operands: &operands, results: &results, epilogues: &blocks, workspace })
     }
 
     /// Runs a step whose argument block is in `blocks`.
     ///
     /// # Safety
     /// The conditions of the call that issued the step hold, for the bytes behind its addresses.
-    unsafe fn run(&self, step: &Step, blocks: &mut [u64]) -> Result<()> {
-        let cpu = &self.cpu;
+    unsafe fn run(&self, step: &Step<H>, blocks: &mut [u64]) -> Result<()> {
+        let host = &self.host;
         // SAFETY: the conditions of each step hold by this function's contract, and `real` translates every address.
         unsafe {
             match step {
                 Step::Launch { kernel, block } => {
                     let block = &mut blocks[block.clone()];
                     kernel.addresses.iter().for_each(|&it| block[it] = self.real(block[it]));
-                    cpu.launch(&mut (), &kernel.code, block)
+                    host.launch(&mut (), &kernel.code, block)
                 }
                 Step::Contraction { code, memory } => {
-                    self.with_real(code, memory, blocks, |cpu, code, call| cpu.contract(&mut (), code, call))
+                    self.with_real(code, memory, blocks, |host, code, call| host.contract(&mut (), code, call))
                 }
                 Step::Library { code, memory } => {
-                    self.with_real(code, memory, blocks, |cpu, code, call| cpu.library(&mut (), code, call))
+                    self.with_real(code, memory, blocks, |host, code, call| host.library(&mut (), code, call))
                 }
-                Step::Check { check, operand } => cpu.check(&mut (), check, &self.real_view(operand)),
-                Step::Copy { from, to, bytes } => cpu.copy(&mut (), self.real(*from), self.real(*to), *bytes),
-                Step::SetNumber { to, number } => cpu.set_number(&mut (), self.real(*to), *number),
+                Step::Check { check, operand } => host.check(&mut (), check, &self.real_view(operand)),
+                Step::Copy { from, to, bytes } => host.copy(&mut (), self.real(*from), self.real(*to), *bytes),
+                Step::SetNumber { to, number } => host.set_number(&mut (), self.real(*to), *number),
             }
         }
     }
 }
 
-// SAFETY: the CPU's driver runs the steps in order, as work of one stream, on the bytes behind their addresses.
-unsafe impl Driver for SimDriver {
-    type Kernel = Arc<SimKernel>;
-    type Contraction = SimStepCode<CpuContraction>;
-    type LibraryStep = SimStepCode<CpuLibraryStep>;
-    type Commands = Commands;
+// SAFETY: the host's driver runs the steps in order, as work of one stream, on the bytes behind their addresses.
+unsafe impl<H: Driver<Commands = ()> + Copy + 'static> Driver for SimDriver<H> {
+    type Kernel = Arc<SimKernel<H::Kernel>>;
+    type Contraction = SimStepCode<H::Contraction>;
+    type LibraryStep = SimStepCode<H::LibraryStep>;
+    type Commands = Commands<H>;
     const QUEUED: bool = true;
 
     fn space(&self) -> MemorySpace {
@@ -282,20 +320,20 @@ unsafe impl Driver for SimDriver {
     }
 
     fn view<'k>(&self, kernel: &'k Self::Kernel) -> Option<KernelView<'k>> {
-        kernel.code.view()
+        self.host.view(&kernel.code)
     }
 
     fn prepare_kernel(&self, KernelLaunch { kernel, block }: KernelLaunch<'_, Self::Kernel>) -> Self::Kernel {
-        let code = self.cpu.prepare_kernel(KernelLaunch { kernel: &kernel.code, block });
+        let code = self.host.prepare_kernel(KernelLaunch { kernel: &kernel.code, block });
         Arc::new(SimKernel { code, addresses: kernel.addresses.clone(), results: kernel.results.clone() })
     }
 
-    fn begin(&self, commands: &mut Commands, overwritten: &[Range<u64>]) {
+    fn begin(&self, commands: &mut Commands<H>, overwritten: &[Range<u64>]) {
         commands.overwritten = overwritten.to_vec();
         commands.overwritten.sort_unstable_by_key(|it| it.start);
     }
 
-    unsafe fn launch(&self, commands: &mut Commands, kernel: &Self::Kernel, block: &[u64]) -> Result<()> {
+    unsafe fn launch(&self, commands: &mut Commands<H>, kernel: &Self::Kernel, block: &[u64]) -> Result<()> {
         let block = commands.add_block(block);
         self.issue(commands, Step::Launch { kernel: kernel.clone(), block })
     }
@@ -305,7 +343,7 @@ unsafe impl Driver for SimDriver {
         contraction: &Contraction,
         epilogues: &[EpilogueCode<'_, Self::Kernel>],
     ) -> Result<Prepared<Self::Contraction>> {
-        SimStepCode::prepared(epilogues, false, |it| self.cpu.prepare_contraction(contraction, it))
+        SimStepCode::prepared(epilogues, false, |it| self.host.prepare_contraction(contraction, it))
     }
 
     fn prepare_library(
@@ -314,12 +352,12 @@ unsafe impl Driver for SimDriver {
         epilogues: &[EpilogueCode<'_, Self::Kernel>],
     ) -> Result<Prepared<Self::LibraryStep>> {
         let acts_on_host = definition(call.op).effects.act_on_host();
-        SimStepCode::prepared(epilogues, acts_on_host, |it| self.cpu.prepare_library(call, it))
+        SimStepCode::prepared(epilogues, acts_on_host, |it| self.host.prepare_library(call, it))
     }
 
     unsafe fn contract(
         &self,
-        commands: &mut Commands,
+        commands: &mut Commands<H>,
         code: &Arc<Self::Contraction>,
         call: StepCall<'_>,
     ) -> Result<()> {
@@ -327,43 +365,48 @@ unsafe impl Driver for SimDriver {
         self.issue(commands, Step::Contraction { code: code.clone(), memory })
     }
 
-    unsafe fn library(&self, commands: &mut Commands, code: &Arc<Self::LibraryStep>, call: StepCall<'_>) -> Result<()> {
+    unsafe fn library(
+        &self,
+        commands: &mut Commands<H>,
+        code: &Arc<Self::LibraryStep>,
+        call: StepCall<'_>,
+    ) -> Result<()> {
         if code.acts_on_host {
             self.submit(commands)?;
             self.memory.simulation.call()?;
             self.memory.simulation.ran();
             self.wait()?;
-            let mut own = Commands::default();
+            let mut own = Commands::<H>::default();
             let memory = own.memory(call);
             // SAFETY: the conditions of `Driver::library` hold by this function's contract, as all earlier work has
             // ended.
-            let run = |cpu: &CpuDriver, code: &_, call: StepCall<'_>| unsafe { cpu.library(&mut (), code, call) };
+            let run = |host: &H, code: &_, call: StepCall<'_>| unsafe { host.library(&mut (), code, call) };
             return self.with_real(code, &memory, &mut own.blocks, run);
         }
         let memory = commands.memory(call);
         self.issue(commands, Step::Library { code: code.clone(), memory })
     }
 
-    unsafe fn check(&self, commands: &mut Commands, check: &Arc<Check>, operand: &MemoryView) -> Result<()> {
+    unsafe fn check(&self, commands: &mut Commands<H>, check: &Arc<Check>, operand: &MemoryView) -> Result<()> {
         self.issue(commands, Step::Check { check: check.clone(), operand: operand.clone() })
     }
 
-    unsafe fn copy(&self, commands: &mut Commands, from: u64, to: u64, bytes: usize) -> Result<()> {
+    unsafe fn copy(&self, commands: &mut Commands<H>, from: u64, to: u64, bytes: usize) -> Result<()> {
         self.issue(commands, Step::Copy { from, to, bytes })
     }
 
-    unsafe fn set_number(&self, commands: &mut Commands, to: u64, number: u64) -> Result<()> {
+    unsafe fn set_number(&self, commands: &mut Commands<H>, to: u64, number: u64) -> Result<()> {
         self.issue(commands, Step::SetNumber { to, number })
     }
 
-    unsafe fn condition(&self, commands: &mut Commands, at: u64) -> Result<bool> {
+    unsafe fn condition(&self, commands: &mut Commands<H>, at: u64) -> Result<bool> {
         self.submit(commands)?;
         // SAFETY: the bool was written, and nobody writes it during the call, by this function's contract.
         let read = unsafe { self.read::<1>(&[at])? };
         Ok(read[0] != [0])
     }
 
-    unsafe fn numbers(&self, commands: &mut Commands, at: &[u64], to: &mut [u64]) -> Result<()> {
+    unsafe fn numbers(&self, commands: &mut Commands<H>, at: &[u64], to: &mut [u64]) -> Result<()> {
         self.submit(commands)?;
         // SAFETY: the numbers were written, and nobody writes them during the call, by this function's contract.
         let read = unsafe { self.read::<8>(at)? };
@@ -371,15 +414,15 @@ unsafe impl Driver for SimDriver {
         Ok(())
     }
 
-    fn free(&self, commands: &mut Commands, block: Storage) {
+    fn free(&self, commands: &mut Commands<H>, block: Storage) {
         commands.freed.push(block);
     }
 
-    fn iterated(&self, commands: &mut Commands) -> Result<()> {
+    fn iterated(&self, commands: &mut Commands<H>) -> Result<()> {
         if commands.steps.len() < MAX_STEPS { Ok(()) } else { self.submit(commands) }
     }
 
-    fn submit(&self, commands: &mut Commands) -> Result<()> {
+    fn submit(&self, commands: &mut Commands<H>) -> Result<()> {
         let Commands { steps, mut blocks, freed, overwritten } = std::mem::take(commands);
         commands.overwritten = overwritten;
         if !steps.is_empty() {

@@ -10,15 +10,20 @@
 //! [`Simulation`] counts transfers, waits and memory. It makes chosen calls fail, or chosen steps when they run. Plans
 //! are issued step by step. Each step is such a call, and intermediate values are in the memory of the device.
 //!
-//! There are [`DEVICES`] devices, `sim:0` and so on. A program links the crate with `use ms_sim as _;`. It selects a
+//! There are two kinds of devices. `sim` runs kernels, as a GPU does. `simops` runs ops only, each by its definition, as
+//! engines do that compile whole graphs of ops.
+//!
+//! There are [`DEVICES`] devices of each kind, `sim:0` and so on. A program links the crate with `use ms_sim as _;`. It selects a
 //! device with `MS_DEVICE_TARGET=sim`, `Context::device_target` or `Tensor::to`.
 
 mod backend;
 mod blocks;
 mod driver;
 mod memory;
+mod ops;
 mod queue;
 mod simulation;
 
 pub use backend::{DEVICES, SimBackend};
+pub use ops::SimOpsBackend;
 pub use simulation::{Counts, Simulation};

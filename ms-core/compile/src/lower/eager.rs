@@ -60,13 +60,14 @@ impl StepKey {
                 types: ContractionTypes::of(operands[0].dtype()),
                 ranks: ranks(attrs, operands[0].layout().rank()),
             },
-            ref lowering => Self::Library {
-                op: def.op(),
-                attrs: attrs.clone(),
-                precision: lowering.library_precision(precision),
-                dtypes: operands.iter().map(|it| it.dtype()).collect(),
-            },
+            ref lowering => Self::library(def, attrs, operands, lowering.library_precision(precision)),
         }
+    }
+
+    /// Returns the key of an op on these operands that the library runs as a whole, in this precision.
+    pub fn library(def: &'static OpDef, attrs: &Attrs, operands: &[&Array], precision: Precision) -> Self {
+        let dtypes = operands.iter().map(|it| it.dtype()).collect();
+        Self::Library { op: def.op(), attrs: attrs.clone(), precision, dtypes }
     }
 
     /// Builds the step of the key for `target`.

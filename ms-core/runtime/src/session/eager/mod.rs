@@ -14,6 +14,7 @@ mod step;
 mod table;
 #[cfg(test)]
 mod tests;
+mod whole;
 
 use crate::session::context::settings;
 use crate::session::devices::{self, Submission};
@@ -152,7 +153,10 @@ fn submit(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Re
             || Applied::new(call),
             |work| {
                 work.reads(&arrays)?;
-                let mut outputs = run(Some(backend), backend.memory(), def, call, &operands)?;
+                let mut outputs = match backend.target().kernels {
+                    true => run(Some(backend), backend.memory(), def, call, &operands)?,
+                    false => whole::run(backend, backend.memory(), def, call, &operands)?,
+                };
                 if def.effects.any_of(Effects::ORDERED) {
                     // The stream defines the order, so the work after a failed op does not need its token.
                     outputs[0] = Tensor::from_array(arrays[0].clone());
@@ -273,6 +277,7 @@ unsafe fn uninit(backend: &dyn Backend, ty: &Type) -> Result<Array> {
 pub(super) fn contiguous(backend: Option<&dyn Backend>, array: &Array) -> Result<Array> {
     let backend = match backend {
         _ if array.layout().is_contiguous() => return Ok(array.clone()),
+        Some(backend) if !backend.target().kernels => return whole::copy(backend, array),
         Some(backend) if !array.space().is_host() => backend,
         _ => return Ok(array.on_host()?.to_contiguous()),
     };
