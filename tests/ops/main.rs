@@ -37,6 +37,7 @@ mod narrow;
 mod numbers_refused;
 mod numerics;
 mod primitives;
+mod quantization;
 mod reductions;
 mod robustness;
 mod safety;

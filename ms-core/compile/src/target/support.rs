@@ -9,7 +9,7 @@ use ms_ir::{Precision, Type};
 pub struct OpSupport {
     /// The op.
     pub op: Op,
-    /// The dtype of its first operand and of all other float operands.
+    /// The dtype of its float operands, of which there is at least one.
     pub dtype: DType,
     /// Whether its results are bit-identical to the body's, so that it is also legal in strict precision.
     pub strict: bool,
@@ -48,11 +48,11 @@ impl OpSupport {
     /// Returns whether the target runs the op on operands of these types in this precision.
     pub fn admits(&self, op: Op, types: &[&Type], precision: Precision) -> bool {
         let exact = self.strict || precision.is_relaxed();
-        let fits = |it: &&Type| !it.dtype.is_float() || it.dtype == self.dtype;
+        let mut floats = types.iter().filter(|it| it.dtype.is_float()).peekable();
         exact
             && self.op == op
-            && types.first().is_some_and(|it| it.dtype == self.dtype)
-            && types.iter().all(fits)
+            && floats.peek().is_some()
+            && floats.all(|it| it.dtype == self.dtype)
             && self.bounds.iter().all(|it| it.admits(types))
     }
 }
@@ -74,8 +74,10 @@ mod tests {
         static BOUNDS: [SizeBound; 1] = [SizeBound { operand: 1, axis: 0, most: 128, multiple_of: 32 }];
         let bounded = OpSupport { bounds: &BOUNDS, ..fast };
         let exact = OpSupport { strict: true, ..fast };
-        let cases: [(OpSupport, Op, &[&Type], Precision, bool); 11] = [
+        let cases: [(OpSupport, Op, &[&Type], Precision, bool); 13] = [
             (fast, op, &[&f32, &bool, &f32], Precision::Highest, true),
+            (fast, op, &[&bool, &f32], Precision::Highest, true),
+            (fast, op, &[&bool], Precision::Highest, false),
             (fast, op, &[&f32, &f64], Precision::Highest, false),
             (fast, op, &[&f64], Precision::Highest, false),
             (fast, op, &[&f32], Precision::Strict, false),

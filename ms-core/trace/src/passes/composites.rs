@@ -63,7 +63,8 @@ mod tests {
                     let seeded = value_and_grad(graph, &wrt, graph.outputs().len(), true, true).expect("it has rules");
                     let seeds = seeded.inputs()[arrays.len()..].iter().enumerate();
                     let seeds = seeds.map(|(at, &it)| {
-                        scattered(&seeded.ty(it).shape().expect("sizes are known"), DType::F64, -1.0, 1.0, at + 3)
+                        let ty = seeded.ty(it);
+                        scattered(&ty.shape().expect("sizes are known"), ty.dtype, -1.0, 1.0, at + 3)
                     });
                     let inputs: Vec<Array> = arrays.iter().cloned().chain(seeds).collect();
                     let outputs =

@@ -18,6 +18,7 @@ mod einsum;
 mod interpolate;
 mod largest;
 pub(crate) mod nn;
+mod quantize;
 mod repeat;
 mod segment;
 mod selection;
@@ -35,6 +36,7 @@ pub use einsum::einsum;
 pub use interpolate::{Interpolation, interpolate};
 pub use largest::LARGEST_FINITE;
 pub use nn::*;
+pub use quantize::{DEQUANTIZE, QUANTIZE, dequantize, fake_quantize, quantize};
 pub use repeat::*;
 pub use segment::*;
 pub use selection::*;
@@ -51,5 +53,6 @@ composites! {
         GROUP_NORM, GRU_CELL, INSTANCE_NORM, LAYER_NORM, LOG_SOFTMAX, LSTM_CELL, NLL_LOSS, RMS_NORM,
         SCALED_DOT_PRODUCT_ATTENTION, SOFTMAX,
     };
+    quantize::{ DEQUANTIZE, QUANTIZE };
     update::{ ADAM_UPDATE, MOMENTUM_UPDATE };
 }

@@ -155,6 +155,8 @@ fn composites_over_lanes_are_one_node() {
         ("adam_update", &["110000000", "000010000", "111111111"], &[]),
         ("momentum_update", &["10000", "00010"], &[]),
         ("gelu", &["1"], &[]),
+        ("quantize", &["100", "111"], &["110", "010"]),
+        ("dequantize", &["100", "111"], &["110", "011"]),
         ("largest_finite", &["1"], &[]),
         ("gelu_tanh", &["1"], &[]),
     ];
