@@ -1,4 +1,4 @@
-//! Encodes the messages of `onnx.proto` for models (<https://github.com/onnx/onnx>, version 1.17; IR version 8).
+//! Encodes the messages of `onnx.proto` for models (<https://github.com/onnx/onnx>, version 1.17).
 
 use crate::element_type;
 use ms_ops::tensor::{Dim, HostArray, Type};
@@ -6,10 +6,10 @@ use ms_protobuf::{bytes, header, integer, number};
 
 /// The opset version, in which reductions take their axes as an operand. Version 18 is the newest that Ascend's
 /// compiler reads.
-const OPSET_VERSION: u64 = 18;
+pub const OPSET: u64 = 18;
 
-/// The IR version.
-const IR_VERSION: u64 = 8;
+/// The opset version in which scales of quantisation may belong to blocks.
+pub const OPSET_OF_BLOCKS: u64 = 21;
 
 /// An attribute value of a node.
 pub enum Attribute<'a> {
@@ -78,7 +78,8 @@ pub fn graph(
     message
 }
 
-/// Encodes a whole model file.
-pub fn model(graph: &[u8]) -> Vec<u8> {
-    [number(1, IR_VERSION), bytes(2, b"ms"), bytes(7, graph), bytes(8, &number(2, OPSET_VERSION))].concat()
+/// Encodes a whole model file with an opset version, in the first IR version that has it.
+pub fn model(graph: &[u8], opset: u64) -> Vec<u8> {
+    let ir = if opset < OPSET_OF_BLOCKS { 8 } else { 10 };
+    [number(1, ir), bytes(2, b"ms"), bytes(7, graph), bytes(8, &number(2, opset))].concat()
 }

@@ -7,13 +7,14 @@ mod message;
 mod names;
 mod operators;
 mod pooling;
+mod quantized;
 mod regions;
 mod slices;
 mod translator;
 
 use ms_compile::optimize::PassContext;
 use ms_compile::target::OpSupport;
-use ms_ir::{Code, DType, Error, Graph, Result};
+use ms_ir::{Code, DType, Error, Graph, Result, subgraphs};
 use ms_ops::ops::{self, Control};
 use ms_ops::tensor::HostArray;
 use names::Names;
@@ -27,7 +28,11 @@ const MAX_BYTES: usize = i32::MAX as usize;
 pub fn pass_context() -> PassContext {
     let floats = [DType::F16, DType::BF16, DType::F32, DType::F64];
     let composites = [&ops::SOFTMAX, &ops::LOG_SOFTMAX];
-    let kept = composites.into_iter().flat_map(|it| floats.map(|dtype| OpSupport::new(it.op(), dtype, true)));
+    let kept = composites.into_iter().flat_map(|it| floats.map(|dtype| (it, dtype)));
+    // ONNX has no quantisation of f64.
+    let quantised = [&ops::QUANTIZE, &ops::DEQUANTIZE];
+    let quantised = quantised.into_iter().flat_map(|it| floats[..3].iter().map(move |&dtype| (it, dtype)));
+    let kept = kept.chain(quantised).map(|(it, dtype)| OpSupport::new(it.op(), dtype, true));
     PassContext {
         legal_composites: kept.collect(),
         inline_limit: usize::MAX,
@@ -36,7 +41,7 @@ pub fn pass_context() -> PassContext {
     }
 }
 
-/// Encodes a graph as a model with opset version 18. The graph has no transforms, and is optimised with
+/// Encodes a graph as a model with opset version 18, or 21 if it quantises blocks, f16, bf16, or to 16 bits. The graph has no transforms, and is optimised with
 /// [`pass_context`].
 ///
 /// `names` has a name for each input. The last inputs are initializers with the values of `constants`, in row-major
@@ -77,7 +82,10 @@ pub fn export(graph: &Graph, names: &[&str], constants: &[HostArray<'_>]) -> Res
         types.push(message::value(name, graph.ty(output)));
     }
     let nodes = translator.into_nodes();
-    let model = message::model(&message::graph(graph.name(), &nodes, &initializers, &inputs, &types));
+    let of_graph = |graph: &Graph| graph.nodes().map(|(_, node)| quantized::opset(graph, node)).max();
+    let opset = subgraphs(graph).into_iter().map(|it| of_graph(it)).chain([of_graph(graph)]).flatten().max();
+    let graph = message::graph(graph.name(), &nodes, &initializers, &inputs, &types);
+    let model = message::model(&graph, opset.unwrap_or(message::OPSET));
     if model.len() > MAX_BYTES {
         let message = format!("an ONNX model of {} bytes is larger than 2 GiB", model.len());
         return Err(Error::new(Code::Export, message));

@@ -2,7 +2,7 @@
 
 use super::message::Attribute;
 use super::translator::{Applied, Translator};
-use super::{convolution, elements, formula, pooling, regions, slices};
+use super::{convolution, elements, formula, pooling, quantized, regions, slices};
 use ms_ir::Result;
 use ms_ops::ops;
 use ms_ops::tensor::{Array, DType, Dim};
@@ -24,8 +24,10 @@ pub fn translate(to: &mut Translator<'_>, node: &Applied<'_>) -> Result<Vec<Stri
 
 /// Exports a node with a single result.
 fn one(to: &mut Translator<'_>, node: &Applied<'_>, name: &str) -> Result<String> {
-    if let Some(result) = elements::translate(to, node, name)? {
-        return Ok(result);
+    for some in [elements::translate, quantized::translate] {
+        if let Some(result) = some(to, node, name)? {
+            return Ok(result);
+        }
     }
     let operands = &node.operands[..];
     if operands.is_empty()

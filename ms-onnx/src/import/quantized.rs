@@ -85,61 +85,60 @@ fn convolution(node: &Applied<'_>, [(x, x_zero), (w, w_zero)]: [(usize, usize); 
     Ok(convolution_of(node, &x, &w, None, padding)?.cast(DType::I32))
 }
 
-/// Quantises a scaled float: rounds half to even, adds the zero point, and saturates.
-fn rounded(x: Tensor, zero: Option<Tensor>, to: DType) -> Tensor {
-    let round = ops::round(x);
-    let moved = match zero {
-        Some(zero) => round + zero.cast(DType::F32),
-        None => round,
-    };
-    let bits = 8 * to.size() as i32;
-    let (low, high) = match to.is_signed_int() {
-        true => (-f64::powi(2.0, bits - 1), f64::powi(2.0, bits - 1) - 1.0),
-        false => (0.0, f64::powi(2.0, bits) - 1.0),
-    };
-    ops::clamp(moved, low, high).cast(to)
-}
-
 /// Rescales an exact integer sum to a quantised number.
 fn requantized(node: &Applied<'_>, sum: Tensor, factor: Tensor, zero: usize) -> Result<Tensor> {
     let zero = node.tensor(zero)?;
     let dtype = zero.dtype();
     let zero = spread(node, &zero, sum.rank(), -2)?;
-    Ok(rounded(sum.cast(DType::F32) * factor, Some(zero), dtype))
+    let count = f64::powi(2.0, 8 * dtype.size() as i32);
+    let low = if dtype.is_signed_int() { -count / 2.0 } else { 0.0 };
+    let moved = ops::round(sum.cast(DType::F32) * factor) + zero.cast(DType::F32);
+    Ok(ops::clamp(moved, low, low + count - 1.0).cast(dtype))
 }
 
-/// Returns the axis of a scale of rank 1.
-fn axis(node: &Applied<'_>) -> Result<isize> {
-    if node.int("block_size", 0)? != 0 {
-        return Err(node.unsupported("with scales of blocks"));
+/// The scales of a `QuantizeLinear` or `DequantizeLinear`, and their axis and block.
+struct Scales {
+    scale: Tensor,
+    zero: Tensor,
+    axis: isize,
+    block: usize,
+}
+
+impl Scales {
+    /// Reads the scales of a node, whose zeros are zero of this dtype unless an operand has them.
+    fn of(node: &Applied<'_>, dtype: DType) -> Result<Self> {
+        let block = usize::try_from(node.int("block_size", 0)?);
+        let Ok(block) = block else { return Err(node.unsupported("with blocks of a negative size")) };
+        let scale = node.tensor(1)?;
+        let zero = node.optional(2).unwrap_or_else(|| ops::full_of(scale.dims(), 0, dtype));
+        // A list of one scale is one for the whole tensor.
+        let is_one = block == 0 && scale.rank() == 1 && scale.dims()[0] == 1;
+        let [scale, zero] = [scale, zero].map(|it| if is_one { it.reshape(()) } else { it });
+        Ok(Self { scale, zero, axis: node.int("axis", 1)? as isize, block })
     }
-    Ok(node.int("axis", 1)? as isize)
 }
 
 fn quantize(node: &Applied<'_>) -> Result<Tensor> {
-    let (x, zero, axis) = (node.tensor(0)?, node.optional(2), axis(node)?);
+    let x = node.tensor(0)?;
     let named = match node.int("output_dtype", 0)? {
         0 => DType::U8,
         kind => dtype(kind as u64).ok_or_else(|| node.unsupported("to this kind of elements"))?,
     };
-    let to = zero.as_ref().map_or(named, Tensor::dtype);
+    let to = node.optional(2).map_or(named, |it| it.dtype());
     if !to.is_int() || to.size() > 2 {
         return Err(node.unsupported(&format!("to {to}")));
     }
-    let zero = zero.map(|it| spread(node, &it, x.rank(), axis)).transpose()?;
-    Ok(rounded(x.cast(DType::F32) / scale(node, 1, &x, axis)?, zero, to))
+    let Scales { scale, zero, axis, block } = Scales::of(node, to)?;
+    Ok(ops::quantize(x, scale, zero, axis, block))
 }
 
 fn dequantize(node: &Applied<'_>) -> Result<Tensor> {
-    let (x, axis, to) = (node.tensor(0)?, axis(node)?, node.tensor(1)?.dtype());
-    if !x.dtype().is_int() || x.dtype().size() > 4 {
+    let x = node.tensor(0)?;
+    if !x.dtype().is_int() || x.dtype().size() > 4 || x.dtype() == DType::U32 {
         return Err(node.unsupported(&format!("of {}", x.dtype())));
     }
-    let mut wide = x.cast(DType::I32);
-    if let Some(zero) = node.optional(2) {
-        wide = wide - spread(node, &zero.cast(DType::I32), x.rank(), axis)?;
-    }
-    Ok((wide.cast(DType::F32) * scale(node, 1, &x, axis)?).cast(to))
+    let Scales { scale, zero, axis, block } = Scales::of(node, x.dtype())?;
+    Ok(ops::dequantize(x, scale, zero, axis, block))
 }
 
 /// Quantises to u8 with the smallest scale whose range contains zero.
@@ -152,5 +151,5 @@ fn dynamic(x: &Tensor) -> Vec<Tensor> {
     // Any scale represents a tensor of zeros.
     let scale = ops::select(ops::equal(&scale, 0.0), 1.0, &scale);
     let zero = ops::round(ops::clamp(-low / &scale, 0.0, HIGHEST)).cast(DType::U8);
-    vec![rounded(x / &scale, Some(zero.clone()), DType::U8), scale, zero]
+    vec![ops::quantize(x, &scale, &zero, 0, 0), scale, zero]
 }

@@ -116,6 +116,27 @@ fn every_op_is_a_model_or_refused() {
     recorded("ops.txt", &lines);
 }
 
+/// Models have the oldest version of operators that they need.
+#[test]
+fn versions_of_operators() {
+    let version = |def, sample: &Sample| {
+        let model = model(&single(def, sample).expect("a sample fits")).unwrap_or_else(|error| panic!("{error}"));
+        let mut set = parts(&model, 8)[0];
+        match field(&mut set).expect("it was written here") {
+            Some((2, Value::Number(version))) => version,
+            _ => panic!("the set of operators has a version"),
+        }
+    };
+    let all = |name: &str| -> Vec<u64> {
+        let def = definitions().find(|it| it.name() == name).expect("it is an op");
+        (def.samples)().iter().map(|it| version(def, it)).collect()
+    };
+    assert!(all("softmax").iter().all(|it| *it == 18));
+    // f32 to i8; f64, as arithmetic; f16 to i16; bf16 to u16; f32 to i8; blocks; no elements; sums of i32.
+    assert_eq!(all("quantize"), [18, 18, 21, 21, 18, 21, 18]);
+    assert_eq!(all("dequantize"), [18, 18, 21, 21, 18, 21, 18, 18]);
+}
+
 /// Returns the operators of a function of `x`. Sizes that differ between these shapes are symbolic.
 #[track_caller]
 fn network(name: &str, f: impl Fn(&Tensor) -> Tensor, shapes: [&[usize]; 2]) -> String {
