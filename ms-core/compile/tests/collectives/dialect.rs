@@ -1,5 +1,5 @@
-//! A dialect of ops that only these tests have: control flow, some arithmetic, and ops that communicate. Each of the
-//! latter returns its operand, as on the only rank of a group.
+//! A dialect of ops that only these tests have: control flow, some arithmetic, and ops that communicate. An op that
+//! communicates returns its operand, as on the only rank of a group.
 
 use ms_ir::data::{Attr, AttrInfo, AttrKind, Attrs, DType, Dim, Literal, Op, OpInfo, Type};
 use ms_ir::error::{Code, Error, Result};

@@ -68,7 +68,7 @@ fn passes_leave_what_communicates() {
         assert_eq!([after(other), after(local)], counts, "{}: {other}, {local}\n{text}", pass.name());
     }
 
-    // An arm that communicates is not computed beside the other one.
+    // An arm that communicates is not computed beside the other arm.
     check(Case {
         pass: &Branches,
         other: "all_reduce",

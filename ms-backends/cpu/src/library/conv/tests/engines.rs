@@ -237,7 +237,7 @@ fn cached_weights_change_no_bit() {
     }
 }
 
-/// Convolutions run on the engine of the instruction set if they are large enough, and on no other one.
+/// Convolutions run on the engine of the instruction set if they are large enough, and on no other engine.
 #[test]
 fn large_convolutions_run_on_engines() {
     for isa in Isa::ALL.into_iter().filter(|it| it.is_supported()) {
