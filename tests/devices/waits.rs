@@ -171,7 +171,15 @@ fn ops_of_the_program_run_where_they_say() {
     });
 }
 
-/// A compiled step waits for nothing until its loss is read.
+/// Asserts that the latest compiled step contains at least so many checks, none of which is a wait.
+fn assert_checks(least: usize) {
+    let plans = ms::compile_report().into_iter().rev().filter_map(|it| it.stages.iter().find_map(|it| it.plan));
+    let plan = plans.into_iter().next().expect("a step was compiled");
+    assert!(plan.checks >= least, "{} checks", plan.checks);
+    assert_eq!(plan.waits, ms::Waits::default());
+}
+
+/// A compiled step waits for nothing until its loss is read, also if it checks indices.
 #[test]
 fn a_step_waits_for_nothing() {
     let device = sim(3);
@@ -192,6 +200,7 @@ fn a_step_waits_for_nothing() {
         let batch = (random::normal([4, 1, 8, 8], 0.0, 1.0), random::randint([4], 0, 10));
         let loss = |net: &ConvNet, (x, y): &(Tensor, Tensor)| ops::cross_entropy(net.call(x), y);
         assert_eq!(waits_of_steps(device, || optimizer.step(&net, &batch, loss)), 0, "ConvNet");
+        assert_checks(1);
 
         let net = gpt::plain::Gpt::new(2, 16, 8);
         let optimizer = Adam::new(1e-2);
@@ -200,6 +209,7 @@ fn a_step_waits_for_nothing() {
             ops::cross_entropy(net.call(x).reshape([12, 16]), y.reshape([12]))
         };
         assert_eq!(waits_of_steps(device, || optimizer.step(&net, &batch, loss)), 0, "GPT");
+        assert_checks(2);
     });
 }
 

@@ -1,6 +1,6 @@
 //! Runs the CPU backend on the memory of a simulated device: [`SimBackend`].
 
-use crate::driver::{Commands, SimDriver, SimKernel};
+use crate::driver::{Commands, SimDriver, SimKernel, addresses};
 use crate::memory::SimMemory;
 use crate::ops;
 use crate::simulation::Simulation;
@@ -13,6 +13,7 @@ use ms_ir::data::{Array, Device, DeviceKind, MemorySpace};
 use ms_ir::error::{Result, in_op};
 use ms_ir::{Graph, Kernel};
 use ms_ops::ops::{AxisOrder, definition};
+use smallvec::SmallVec;
 use std::sync::{Arc, LazyLock, OnceLock};
 
 /// The number of simulated devices.
@@ -133,7 +134,12 @@ unsafe impl Backend for SimBackend {
             Step::Contraction { .. } | Step::Check { .. } => false,
             Step::Library { op, .. } => definition(*op).effects.act_on_host(),
         };
-        Ok(Arc::new(SimStep { code: self.cpu.compile_step(step)?, acts_on_host, driver: self.driver() }))
+        let addresses = match step {
+            // The CPU's code provides the memory of the record, the last param.
+            Step::Check { kernel, .. } => addresses(kernel).into_iter().rev().skip(1).collect(),
+            _ => SmallVec::new(),
+        };
+        Ok(Arc::new(SimStep { code: self.cpu.compile_step(step)?, addresses, acts_on_host, driver: self.driver() }))
     }
 }
 
@@ -153,9 +159,11 @@ unsafe impl StepCode for SimKernelStep {
     }
 }
 
-/// The code of a contraction or a library op on arrays of the device.
+/// The code of a contraction, a library op or a check on arrays of the device.
 struct SimStep {
     code: Arc<dyn StepCode>,
+    /// The words of an argument block that are addresses.
+    addresses: SmallVec<[usize; 4]>,
     /// Whether the op acts on the host.
     acts_on_host: bool,
     driver: SimDriver<CpuDriver>,
@@ -163,11 +171,13 @@ struct SimStep {
 
 // SAFETY: the CPU backend runs the step, on the bytes behind the device addresses.
 unsafe impl StepCode for SimStep {
-    unsafe fn run(&self, _: &[u64], operands: &[&Array], results: &[Array]) -> Result<()> {
+    unsafe fn run(&self, block: &[u64], operands: &[&Array], results: &[Array]) -> Result<()> {
         let code = self.code.clone();
+        let mut block: SmallVec<[u64; 24]> = block.into();
+        self.addresses.iter().for_each(|&it| block[it] = self.driver.real(block[it]));
         let run = move |operands: &[&Array], results: &[Array]| {
             // SAFETY: the contract of `StepCode::run` covers the time when the work runs.
-            in_op(|| unsafe { code.run(&[], operands, results) })
+            in_op(|| unsafe { code.run(&block, operands, results) })
         };
         // SAFETY: the conditions of `StepCode::run` hold for the arrays.
         unsafe { self.driver.run_step(self.acts_on_host, operands, results, run) }

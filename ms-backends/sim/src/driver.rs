@@ -4,7 +4,8 @@
 use crate::memory::{Copied, SimMemory};
 use crate::queue::Random;
 use ms_compile::exec::{
-    Check, Driver, EpilogueCode, KernelLaunch, KernelView, LibraryCall, MemoryView, Prepared, StepCall, StepOperand,
+    Check, CheckViews, Driver, EpilogueCode, KernelLaunch, KernelView, LibraryCall, MemoryView, Prepared, StepCall,
+    StepOperand,
 };
 use ms_ir::data::{Array, MemorySpace, Storage, Stream, StreamKind, Streams, with_stream};
 use ms_ir::error::Result;
@@ -42,15 +43,19 @@ pub struct SimKernel<K> {
 impl<K> SimKernel<K> {
     /// Creates a kernel from its code for the host.
     pub fn new(kernel: &Kernel, code: K) -> Self {
-        let is_addressed = |at: &usize| match kernel.params[*at].role {
-            Role::Input | Role::Output | Role::Indexed => true,
-            Role::Iota | Role::Immediate => false,
-        };
         let is_result = |at: &usize| kernel.params[*at].role == Role::Output;
-        let addresses = (0..kernel.params.len()).filter(is_addressed).map(|at| kernel.param_word(at)).collect();
         let results = (0..kernel.params.len()).filter(is_result).map(|at| kernel.param_word(at)).collect();
-        Self { code, addresses, results }
+        Self { code, addresses: addresses(kernel), results }
     }
+}
+
+/// Returns the words of a kernel's argument block that are addresses, in the order of the params.
+pub fn addresses(kernel: &Kernel) -> SmallVec<[usize; 4]> {
+    let is_addressed = |at: &usize| match kernel.params[*at].role {
+        Role::Input | Role::Output | Role::Indexed => true,
+        Role::Iota | Role::Immediate => false,
+    };
+    (0..kernel.params.len()).filter(is_addressed).map(|at| kernel.param_word(at)).collect()
 }
 
 /// The steps that were issued and not yet submitted.
@@ -171,7 +176,7 @@ enum Step<H: Driver> {
     Launch { kernel: Arc<SimKernel<H::Kernel>>, block: Range<usize> },
     Contraction { code: Arc<SimStepCode<H::Contraction>>, memory: Memory },
     Library { code: Arc<SimStepCode<H::LibraryStep>>, memory: Memory },
-    Check { check: Arc<Check>, operand: MemoryView },
+    Check { check: Arc<Check>, record: u64, views: CheckViews },
     Copy { from: u64, to: u64, bytes: usize },
     SetNumber { to: u64, number: u64 },
 }
@@ -250,7 +255,7 @@ impl<H: Driver<Commands = ()> + Copy + 'static> SimDriver<H> {
     }
 
     /// Returns the host address of the bytes behind a device address.
-    fn real(&self, address: u64) -> u64 {
+    pub fn real(&self, address: u64) -> u64 {
         self.memory.real(address as usize) as u64
     }
 
@@ -299,7 +304,10 @@ impl<H: Driver<Commands = ()> + Copy + 'static> SimDriver<H> {
                 Step::Library { code, memory } => {
                     self.with_real(code, memory, blocks, |host, code, call| host.library(&mut (), code, call))
                 }
-                Step::Check { check, operand } => host.check(&mut (), check, &self.real_view(operand)),
+                Step::Check { check, record, views } => {
+                    let views = || views.iter().map(|it| self.real_view(it)).collect();
+                    host.check(&mut (), check, self.real(*record), views)
+                }
                 Step::Copy { from, to, bytes } => host.copy(&mut (), self.real(*from), self.real(*to), *bytes),
                 Step::SetNumber { to, number } => host.set_number(&mut (), self.real(*to), *number),
             }
@@ -387,8 +395,14 @@ unsafe impl<H: Driver<Commands = ()> + Copy + 'static> Driver for SimDriver<H> {
         self.issue(commands, Step::Library { code: code.clone(), memory })
     }
 
-    unsafe fn check(&self, commands: &mut Commands<H>, check: &Arc<Check>, operand: &MemoryView) -> Result<()> {
-        self.issue(commands, Step::Check { check: check.clone(), operand: operand.clone() })
+    unsafe fn check(
+        &self,
+        commands: &mut Commands<H>,
+        check: &Arc<Check>,
+        record: u64,
+        views: impl FnOnce() -> CheckViews,
+    ) -> Result<()> {
+        self.issue(commands, Step::Check { check: check.clone(), record, views: views() })
     }
 
     unsafe fn copy(&self, commands: &mut Commands<H>, from: u64, to: u64, bytes: usize) -> Result<()> {

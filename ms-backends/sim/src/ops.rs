@@ -5,8 +5,8 @@ use crate::driver::SimDriver;
 use crate::memory::SimMemory;
 use crate::simulation::Simulation;
 use ms_compile::exec::{
-    Artifact, Backend, BackendEntry, Check, CompileOptions, Driver, EpilogueCode, Executable, LibraryCall, MachineCode,
-    MemoryView, PlanExecutable, PlanProgram, Prepared, StepCall, StepCode, StepOperand,
+    Artifact, Backend, BackendEntry, Check, CheckViews, CompileOptions, Driver, EpilogueCode, Executable, LibraryCall,
+    MachineCode, PlanExecutable, PlanProgram, Prepared, StepCall, StepCode, StepOperand,
 };
 use ms_compile::lower::eager::Step;
 use ms_compile::target::Target;
@@ -99,7 +99,7 @@ unsafe impl Driver for ReferenceOps {
         code.explained(|| unsafe { evaluate(code.op, &code.attrs, &operands, &results) })
     }
 
-    unsafe fn check(&self, (): &mut (), _: &Arc<Check>, _: &MemoryView) -> Result<()> {
+    unsafe fn check(&self, (): &mut (), _: &Arc<Check>, _: u64, _: impl FnOnce() -> CheckViews) -> Result<()> {
         unsupported("checks of kernels")
     }
 

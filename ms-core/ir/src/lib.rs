@@ -70,7 +70,7 @@ pub use map_vec::MapVec;
 pub use math::Math;
 #[doc(hidden)]
 pub use memo::Memo;
-pub use positions::{check_positions, positions};
+pub use positions::positions;
 pub use precision::Precision;
 pub use rewrite::{Rewriter, Values, rewrite};
 pub use text::parse;

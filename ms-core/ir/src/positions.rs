@@ -27,28 +27,9 @@ pub fn positions(index: &Array, axis: usize, shape: &[usize]) -> Result<Vec<usiz
     Ok(out)
 }
 
-/// Checks that all positions in an integer array are in range for an axis; negative ones count from the end.
-///
-/// # Errors
-/// [`Code::OutOfRange`] with the first position that is out of range.
-pub fn check_positions(index: &Array, axis: usize, shape: &[usize]) -> Result<()> {
-    let size = shape[axis] as i64;
-    // As unsigned numbers, negative ones are the largest.
-    let exists = |at: i64| (at.wrapping_add(size) as u64) < 2 * size as u64;
-    let index = index.on_host()?;
-    let first = with_element!(index.dtype(), T => {
-        let at = |it: T| it.to_scalar().as_i64();
-        match index.as_slice::<T>() {
-            // Without an early exit, the loop is vectorised.
-            Ok(all) if all.iter().fold(true, |inside, &it| inside & exists(at(it))) => None,
-            _ => index.iter::<T>().map(at).find(|&it| !exists(it)),
-        }
-    });
-    first.map_or(Ok(()), |it| Err(outside(it, axis, shape)))
-}
-
+/// Returns the error of an index outside an axis of a shape.
 #[cold]
-fn outside(at: i64, axis: usize, shape: &[usize]) -> Error {
+pub(crate) fn outside(at: i64, axis: usize, shape: &[usize]) -> Error {
     let size = shape[axis] as i64;
     Error::new(Code::OutOfRange, format!("index {at} is outside axis {axis} of shape {shape:?}")).help(format!(
         "indices of this axis go from {} to {}",

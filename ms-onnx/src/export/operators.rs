@@ -70,7 +70,7 @@ fn one(to: &mut Translator<'_>, node: &Applied<'_>, name: &str) -> Result<String
         "add_slices" => slices::slice_update(to, node, true)?,
         "windows" => slices::windows(to, node)?,
         "formula" => formula::translate(to, node)?,
-        "depend" => to.apply("Identity", &operands[..1]),
+        "depend" | "possible_classes" => to.apply("Identity", &operands[..1]),
         "full" => {
             let shape = to.shape(&node.dims("shape"))?;
             let value = node.literal("value").to_array().into_host()?;

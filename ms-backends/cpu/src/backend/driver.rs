@@ -2,7 +2,7 @@
 
 use crate::library;
 use ms_compile::exec::{
-    ArrayLayout, Check, Driver, EpilogueCode, KernelLaunch, KernelView, LibraryCall, MemoryView, Prepared, StepCall,
+    ArrayLayout, Check, CheckViews, Driver, EpilogueCode, KernelLaunch, KernelView, LibraryCall, Prepared, StepCall,
     StepOperand, TileArguments,
 };
 use ms_ir::Contraction;
@@ -149,9 +149,17 @@ unsafe impl Driver for CpuDriver {
         })
     }
 
-    unsafe fn check(&self, (): &mut (), check: &Arc<Check>, operand: &MemoryView) -> Result<()> {
-        // SAFETY: by the contract of `check`, the operand was written, and nobody writes it during the call.
-        unsafe { check.run(operand) }
+    #[inline]
+    unsafe fn check(
+        &self,
+        (): &mut (),
+        check: &Arc<Check>,
+        record: u64,
+        views: impl FnOnce() -> CheckViews,
+    ) -> Result<()> {
+        // SAFETY: by the contract of `check`, the record and the views are host memory that was written, and nobody
+        // writes it during the call. The record may be unaligned.
+        unsafe { check.result((record as *const i64).read_unaligned(), views) }
     }
 
     #[inline]

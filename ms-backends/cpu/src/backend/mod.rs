@@ -298,7 +298,10 @@ unsafe impl Backend for CpuBackend {
                 let arithmetic = Arithmetic::new(self.isa, precision);
                 Arc::new(LibraryStep { arithmetic, op, attrs: attrs.clone() })
             }
-            &Step::Check { axis } => Arc::new(CheckStep { axis }),
+            Step::Check { kernel, op, attrs } => {
+                let record = kernel.param_word(kernel.params.len() - 1);
+                Arc::new(CheckStep { kernel: self.checked(kernel)?.code, record, op: *op, attrs: attrs.clone() })
+            }
         })
     }
 }

@@ -1,13 +1,15 @@
 //! Implements the steps that are not kernels.
 
 use crate::library;
-use ms_compile::exec::{StepCode, StepOperand};
+use ms_compile::exec::{StepCode, StepOperand, refusal};
 use ms_ir::data::{Array, Attrs, Op};
 use ms_ir::error::{Code, Error, Result};
-use ms_ir::{Contraction, ContractionRanks, ContractionTypes, Precision};
-use ms_ops::ops::host::check_positions;
-use ms_x64::Isa;
+use ms_ir::op::{NONE_REFUSED, definition};
+use ms_ir::{Contraction, ContractionRanks, ContractionTypes, MapVec, Precision};
 use ms_x64::gemm::{Arithmetic, BatchedGemm, Results};
+use ms_x64::{Isa, KernelCode};
+use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// A contraction of operands with given types and ranks.
 pub struct ContractionCode {
@@ -56,17 +58,34 @@ unsafe impl StepCode for LibraryStep {
     }
 }
 
-/// A bounds check of positions.
+/// A check of an operand: a kernel, and a look at its record.
 pub struct CheckStep {
-    pub axis: usize,
+    pub kernel: Arc<dyn KernelCode>,
+    /// The word in the kernel's argument block with the address of the record.
+    pub record: usize,
+    pub op: Op,
+    pub attrs: Attrs,
 }
 
 // SAFETY: the check has no results and retains no arrays.
 unsafe impl StepCode for CheckStep {
-    unsafe fn run(&self, _: &[u64], operands: &[&Array], _: &[Array]) -> Result<()> {
-        let &[of, positions] = operands else {
-            return Err(Error::new(Code::Argument, "a check has an operand and positions"));
-        };
-        check_positions(positions, self.axis, of.shape())
+    unsafe fn run(&self, block: &[u64], operands: &[&Array], _: &[Array]) -> Result<()> {
+        let mut record = NONE_REFUSED;
+        let mut words: SmallVec<[u64; 24]> = block.into();
+        words[self.record] = &raw mut record as u64;
+        // SAFETY: for a kernel's argument block, `StepCode::run` has the conditions of `KernelCode::call`, and the
+        // record is an i64 of this call.
+        unsafe { self.kernel.call(&words) };
+        if record == NONE_REFUSED { Ok(()) } else { Err(self.refusal(record, operands)) }
+    }
+}
+
+impl CheckStep {
+    /// Returns the error of the refused element at `record`.
+    #[cold]
+    fn refusal(&self, record: i64, operands: &[&Array]) -> Error {
+        let types = operands.map_vec(|it| it.ty());
+        let at = definition(self.op).checked_operand().expect("the op makes a check");
+        refusal(self.op, &self.attrs, &types, record, &operands[at..]).unwrap_or_else(|it| it)
     }
 }

@@ -21,7 +21,7 @@ use ms_compile::exec::count_reference;
 use ms_ir::data::{Array, Attrs, DType, Element, HostArray, Op};
 use ms_ir::error::{Code, Error, Result};
 use ms_ops::ops::host::dense;
-use ms_ops::ops::{self, Lowering, OpDef};
+use ms_ops::ops::{self, OpDef};
 use ms_x64::gemm::{Arithmetic, Epilogue};
 use ms_x64::interp::Number;
 use smallvec::SmallVec;
@@ -37,10 +37,6 @@ use std::ops::AddAssign;
 /// # Errors
 /// The errors of the op; [`Code::Memory`] if there is no scratch memory.
 pub unsafe fn run(arithmetic: Arithmetic, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()> {
-    if let Lowering::Check(check) = ops::definition(op).lowering {
-        // SAFETY: a check has one input and one output of its type, by this function's contract.
-        return unsafe { checked(check, attrs, inputs[0], &outputs[0]) };
-    }
     if let Some(out) = outputs.first() {
         // SAFETY: the outputs have the op's types, and nothing else accesses them, by this function's contract.
         let done = unsafe {
@@ -114,24 +110,6 @@ unsafe fn convolve<T: conv::Direct + Element>(
     // SAFETY: the output is a row-major array of `T`, and nothing else accesses its memory before the epilogues run.
     let to = unsafe { std::slice::from_raw_parts_mut(out.device_ptr().cast::<T>(), out.numel()) };
     conv::forward(arithmetic, attrs, &inputs, to, out.shape(), epilogues)
-}
-
-/// Runs an op of [`Lowering::Check`].
-///
-/// # Safety
-/// The output has the input's type, and nothing else accesses its memory.
-unsafe fn checked(
-    check: fn(&Attrs, DType, &[u8]) -> Result<()>,
-    attrs: &Attrs,
-    input: &Array,
-    out: &Array,
-) -> Result<()> {
-    let from = dense(input)?;
-    let bytes = from.bytes();
-    check(attrs, from.dtype(), bytes)?;
-    // SAFETY: both are row-major and of one type, and nothing else accesses the output's memory.
-    unsafe { out.device_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
-    Ok(())
 }
 
 /// Runs an op by a native loop, and returns whether there is one for these operands.
@@ -232,7 +210,7 @@ pub fn elements<'a, T: Element>(array: &'a HostArray<'_>) -> &'a [T] {
 unsafe fn evaluate(op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()> {
     let def = ops::definition(op);
     // An op with host effects has no native evaluation, so it does not count as a missing one.
-    if !def.effects.act_on_host() && op != ops::ASSERT.op() {
+    if !def.effects.act_on_host() {
         count_reference();
     }
     let results = (def.eval)(attrs, inputs)?;

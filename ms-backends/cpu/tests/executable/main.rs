@@ -254,37 +254,58 @@ fn immediates_are_refused() {
 fn rows() -> Plan {
     let kernel = "kernel par=1 lanes=parallel seq=0 indexed %x: f32 unit in %at: i64 zero out %y: f32 unit
         point: at = load %at y = gather %x, at store %y, y";
+    let check = "kernel par=0 lanes=reduced seq=0 pos %p: i64 unit in %at: i64 unit out %first: i64 zero
+        loop: at = load %at p = load %p low = const i64 -3 high = const i64 2 none = const i64 9223372036854775807
+        above = le low, at below = le at, high exists = and above, below term = select exists, none, p
+        first = reduce min term
+        point: store %first, first";
     let [x, at, y] = [(DType::F32, [3, 2].as_slice()), (DType::I64, &[2]), (DType::F32, &[2, 2])]
         .map(|(dtype, shape)| Type::of(dtype, shape));
-    let argument = |buffer: u32, strides: [i64; 2], axis| Argument {
+    let argument = |buffer: u32, strides: &[i64], axis| Argument {
         buffer: BufferId(buffer),
         offset: 0,
-        strides: strides.into_iter().collect(),
+        strides: strides.iter().copied().collect(),
         axis,
     };
     let axis = Some(IndexedAxis { stride: 8, extent: 3 });
     let positions = View { dtype: DType::I64, ..view(1, &[2]) };
     let main = Routine {
-        inputs: vec![x.clone(), at],
+        inputs: vec![x.clone(), at.clone()],
         outputs: vec![y],
         buffers: vec![
             buffer(24, BufferLocation::Input(0)),
             buffer(16, BufferLocation::Input(1)),
             buffer(16, BufferLocation::Output(0)),
+            buffer(8, BufferLocation::Arena(0)),
+            buffer(16, BufferLocation::Position),
         ],
+        arena_bytes: 8,
         steps: vec![
-            PlanStep::Check { op: PlanOp(ops::GATHER.op()), of: x, axis: 0, positions, node: None },
+            PlanStep::Kernel(KernelCall {
+                kernel: KernelId(1),
+                extents: [2].into_iter().collect(),
+                args: [argument(4, &[8], None), argument(1, &[8], None), argument(3, &[0], None)].into_iter().collect(),
+            }),
+            PlanStep::Check {
+                op: PlanOp(ops::GATHER.op()),
+                attrs: Attrs::new([0usize.into()]),
+                operands: vec![x, at.clone()],
+                record: Span { buffer: BufferId(3), offset: 0 },
+                views: vec![positions],
+                node: None,
+            },
             PlanStep::Kernel(KernelCall {
                 kernel: KernelId(0),
                 extents: [2, 2].into_iter().collect(),
-                args: [argument(0, [0, 4], axis), argument(1, [8, 0], None), argument(2, [8, 4], None)]
+                args: [argument(0, &[0, 4], axis), argument(1, &[8, 0], None), argument(2, &[8, 4], None)]
                     .into_iter()
                     .collect(),
             }),
         ],
         ..Routine::default()
     };
-    Plan { kernels: vec![Kernel::parse(kernel).expect(kernel)], routines: vec![main], ..Plan::default() }
+    let kernels = [kernel, check].map(|it| Kernel::parse(it).expect(it)).into();
+    Plan { kernels, routines: vec![main], ..Plan::default() }
 }
 
 #[test]
@@ -318,20 +339,56 @@ fn axes_that_reach_outside_are_refused() {
     ];
     for (arg, axis) in axes {
         let mut plan = rows();
-        let PlanStep::Kernel(KernelCall { args, .. }) = &mut plan.routines[0].steps[1] else {
-            panic!("the second step")
+        let PlanStep::Kernel(KernelCall { args, .. }) = &mut plan.routines[0].steps[2] else {
+            panic!("the third step")
         };
         args[arg].axis = axis;
         let error = load(plan).err().unwrap_or_else(|| panic!("{axis:?} is refused"));
         assert_eq!(error.code(), Code::Verify, "{axis:?}");
     }
-    for (axis, dtype) in [(2, DType::I64), (0, DType::F64)] {
+}
+
+/// A check has the operands of its op, and its record is in its buffer.
+#[test]
+fn checks_that_do_not_fit_are_refused() {
+    type Parts<'a> = (&'a mut Attrs, &'a mut Vec<Type>, &'a mut Span, &'a mut Vec<View>);
+    let unsound: [fn(Parts<'_>); 6] = [
+        |it| *it.0 = Attrs::new([2usize.into()]),
+        |it| *it.0 = Attrs::none(),
+        |it| it.1[1].dtype = DType::F64,
+        |it| it.1.truncate(1),
+        |it| it.3.clear(),
+        |it| it.3[0].dtype = DType::I32,
+    ];
+    let outside: [fn(Parts<'_>); 3] =
+        [|it| it.2.offset = 8, |it| it.2.buffer = BufferId(4), |it| it.3[0].buffer = BufferId(3)];
+    let broken = |change: fn(Parts<'_>)| {
         let mut plan = rows();
-        let PlanStep::Check { axis: checked, positions, .. } = &mut plan.routines[0].steps[0] else {
-            panic!("the first step")
+        let PlanStep::Check { attrs, operands, record, views, .. } = &mut plan.routines[0].steps[1] else {
+            panic!("the second step")
         };
-        (*checked, positions.dtype) = (axis, dtype);
-        assert!(!plan.is_sound() && load(plan).is_err(), "axis {axis}, {dtype}");
+        change((attrs, operands, record, views));
+        plan
+    };
+    assert!(rows().is_sound());
+    for (at, change) in unsound.into_iter().enumerate() {
+        assert!(!broken(change).is_sound(), "change {at}");
+    }
+    for (at, change) in outside.into_iter().enumerate() {
+        assert_eq!(load(broken(change)).err().map(|it| it.code()), Some(Code::Verify), "change {at}");
+    }
+}
+
+/// A record without an element of the operand is an error.
+#[test]
+fn records_of_missing_elements_are_errors() {
+    for position in ["7", "-1"] {
+        let mut plan = rows();
+        let text = format!("{}", plan.kernels[1]).replace("9223372036854775807", position);
+        plan.kernels[1] = Kernel::parse(&text).expect("only a number changed");
+        let x = Array::zeros(&[3, 2], DType::F32);
+        let error = load(plan).expect("a well-formed plan").run(&[&x, &Array::from_slice(&[2], &[0i64, 1])]);
+        assert_eq!(error.expect_err("the record is wrong").code(), Code::Verify, "{position}");
     }
 }
 

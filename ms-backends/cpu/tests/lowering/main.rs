@@ -1,5 +1,6 @@
 //! Lowers graphs to plans and runs them, with and without fusion, and against the reference.
 
+mod checks;
 mod graphs;
 
 use graphs::{Builder, Random, array, random_graph, random_layers, sizes};

@@ -1,9 +1,11 @@
 //! Defines the interface between the plan runner and the device that runs its steps.
 
-use ms_ir::data::{Array, Attrs, DType, Layout, MemorySpace, Op, Shape, Storage, Type};
-use ms_ir::error::{Error, Result, in_op};
+use ms_ir::MapVec;
+use ms_ir::data::{Array, Attrs, DType, Layout, MemorySpace, Op, Storage, Type};
+use ms_ir::error::{Code, Error, Result, in_op};
+use ms_ir::op::{NONE_REFUSED, Refused, definition};
 use ms_ir::{Contraction, Kernel, KernelLaunch, KernelView, Precision, StepOperand, TileArguments};
-use ms_ir::{MapVec, check_positions};
+use smallvec::SmallVec;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -24,8 +26,9 @@ use std::sync::Arc;
 /// - [`Driver::condition`] and [`Driver::numbers`] read values that decide which steps are issued next. They submit and
 ///   wait. Such reads are the [`Waits`](super::Waits) of a plan.
 /// - An argument block is valid during the call only, and so are views; data shared with later work is in an [`Arc`].
-/// - A step that fails on its operands fails later. Its error comes from [`LibraryCall::explained`] and [`Check::run`],
-///   with the op and its node. It sets the error word of the stream: see [`Streams`](ms_ir::data::Streams).
+/// - A step that fails on its operands fails later. Its error comes from [`LibraryCall::explained`] and
+///   [`Check::result`], with the op and its node. It sets the error word of the stream: see
+///   [`Streams`](ms_ir::data::Streams).
 /// - Later steps, of this run and of others, may run or not, and what their results hold is unspecified. But slots keep
 ///   their old values: steps do not write the memory that [`Driver::begin`] names while the word is set. They look at
 ///   the word when they run, or write to scratch memory that a step copies if the word is clear. No step accesses other
@@ -202,14 +205,25 @@ pub unsafe trait Driver: Send + Sync {
         call: StepCall<'_>,
     ) -> Result<()>;
 
-    /// Issues a check of an operand's elements.
+    /// Issues a step that fails if the record of a check, the eight bytes at an address, has an element that the check
+    /// refuses. A kernel that was issued before it writes the record. `views` returns the checked operand, and then
+    /// those that the error shows.
+    ///
+    /// The device needs the views only if an element is refused. It then keeps that element, and the elements of the
+    /// other views, until the host asks for the [error](Check::result).
     ///
     /// # Safety
-    /// The elements of the operand are initialised, and nothing writes them when the step runs.
+    /// The record and the elements of the views are initialised, and nothing writes them when the step runs.
     ///
     /// # Errors
-    /// The errors of [`Check::run`] and of the device.
-    unsafe fn check(&self, commands: &mut Self::Commands, check: &Arc<Check>, operand: &MemoryView) -> Result<()>;
+    /// The errors of [`Check::result`] and of the device.
+    unsafe fn check(
+        &self,
+        commands: &mut Self::Commands,
+        check: &Arc<Check>,
+        record: u64,
+        views: impl FnOnce() -> CheckViews,
+    ) -> Result<()>;
 
     /// Issues a copy of bytes from one address to another.
     ///
@@ -415,62 +429,67 @@ impl ArrayLayout {
     }
 }
 
+/// The operand that a check reads, and those that its error shows.
+pub type CheckViews = SmallVec<[MemoryView; 2]>;
+
 /// A run-time check of an op's operand.
 #[derive(Clone, Debug)]
 pub struct Check {
     /// The op.
     pub op: Op,
-    /// The elements that the op accepts.
-    pub accepted: Accepted,
+    /// The attributes.
+    pub attrs: Attrs,
+    /// The types of all operands.
+    pub operands: Vec<Type>,
     /// The number of the op's node in the traced graph.
     pub node: Option<u32>,
 }
 
-/// The elements that an op accepts.
-#[derive(Clone, Debug)]
-pub enum Accepted {
-    /// The elements that an op of [`Lowering::Check`](ms_ir::op::Lowering::Check) with these attributes accepts. The
-    /// operand is row-major.
-    Elements(fn(&Attrs, DType, &[u8]) -> Result<()>, Attrs),
-    /// Indices along an axis of an array of this type and shape, from which the op gathers.
-    Positions {
-        /// The type of the array.
-        of: Type,
-        /// The shape of the array.
-        shape: Shape,
-        /// The axis.
-        axis: usize,
-    },
-}
-
 impl Check {
-    /// Checks the elements of an operand.
+    /// Returns the result of the check with this record: an error if it has a refused element, which the first view
+    /// contains.
     ///
     /// # Safety
-    /// The address is a host address, and the elements are live and initialised. Nothing writes them during the call.
+    /// The addresses of the views are host addresses, and the elements are live and initialised. Nothing writes them
+    /// during the call.
     ///
     /// # Errors
-    /// The errors of the op.
-    pub unsafe fn run(&self, operand: &MemoryView) -> Result<()> {
-        match &self.accepted {
-            Accepted::Elements(check, attrs) => {
-                let size = operand.dtype.size();
-                let first = operand.address as usize + operand.layout.offset() * size;
-                // SAFETY: the operand is row-major, so its `numel` elements from `first` are contiguous. They are live
-                // and initialised by this method's contract.
-                let bytes = unsafe { std::slice::from_raw_parts(first as *const u8, operand.layout.numel() * size) };
-                check(attrs, operand.dtype, bytes)
-                    .map_err(|it| with_op_and_node(it, self.op, std::iter::once(operand.ty()), self.node))
-            }
-            Accepted::Positions { of, shape, axis } => {
-                // SAFETY: the elements at this host address are live and initialised, and `positions` is dropped before
-                // the call returns.
-                let positions = unsafe { operand.borrowed() };
-                check_positions(&positions, *axis, shape)
-                    .map_err(|it| with_op_and_node(it, self.op, [of.clone(), operand.ty()].into_iter(), self.node))
-            }
+    /// The error of the op; [`Code::Verify`] for an element that the operand does not have.
+    pub unsafe fn result(&self, record: i64, views: impl FnOnce() -> CheckViews) -> Result<()> {
+        match record {
+            NONE_REFUSED => Ok(()),
+            // SAFETY: the views are host memory by this method's contract.
+            _ => Err(unsafe { self.refusal(record, &views()) }),
         }
     }
+
+    /// Returns the error of a refused element.
+    ///
+    /// # Safety
+    /// See [`Check::result`].
+    #[cold]
+    unsafe fn refusal(&self, record: i64, views: &[MemoryView]) -> Error {
+        // SAFETY: the elements are live and initialised by this method's contract, and the arrays are dropped before
+        // the method returns.
+        let arrays = views.map_vec(|it| unsafe { it.borrowed() });
+        let arrays: Vec<&Array> = arrays.iter().collect();
+        let error = refusal(self.op, &self.attrs, &self.operands, record, &arrays);
+        error.map_or_else(|it| it, |it| with_op_and_node(it, self.op, self.operands.iter().cloned(), self.node))
+    }
+}
+
+/// Returns the error of the element at `record` in the first array, which the check of an op refuses. The other arrays
+/// are those that the error shows.
+///
+/// # Errors
+/// [`Code::Verify`] for an element that the array does not have; the errors of [`Array::on_host`].
+#[cold]
+pub fn refusal(op: Op, attrs: &Attrs, operands: &[Type], record: i64, arrays: &[&Array]) -> Result<Error> {
+    let missing = || Error::new(Code::Verify, format!("a check refuses element {record}, which is not there"));
+    let (&checked, shown) = arrays.split_first().ok_or_else(missing)?;
+    let position = usize::try_from(record).map_err(|_| missing())?;
+    let element = *checked.on_host()?.scalars().get(position).ok_or_else(missing)?;
+    Ok(definition(op).refuse(attrs, operands, &Refused { position, element, shown }))
 }
 
 /// Adds the op, its operands and the node to an error.

@@ -11,7 +11,9 @@ mod watch;
 mod work;
 
 pub use backend::{Backend, BackendEntry, Donation, Executable, backend, host_backend, unavailable};
-pub use driver::{Accepted, ArrayLayout, Check, Driver, EpilogueCode, LibraryCall, MemoryView, Prepared, StepCall};
+pub use driver::{
+    ArrayLayout, Check, CheckViews, Driver, EpilogueCode, LibraryCall, MemoryView, Prepared, StepCall, refusal,
+};
 pub use ms_ir::{KernelLaunch, KernelView, StepCode, StepOperand, TileArguments};
 pub use program::{
     Artifact, CompileOptions, Family, Interface, MachineCode, PlanProgram, PlanReport, Program, StoredProgram,

@@ -90,6 +90,8 @@ pub struct PlanReport {
     pub steps: usize,
     /// The number of routine calls among the steps, without branches and loops.
     pub calls: usize,
+    /// The number of run-time checks of operands. Kernels compute them, and the host does not wait for them.
+    pub checks: usize,
     /// Bytes of intermediate values of one run.
     pub arena_bytes: usize,
     /// Bytes of constants.
@@ -105,6 +107,7 @@ stored! {
         kernels: usize,
         steps: usize,
         calls: usize,
+        checks: usize,
         arena_bytes: usize,
         constant_bytes: usize,
         waits: Waits,
@@ -126,6 +129,7 @@ impl Interface {
                 kernels: plan.kernels.len(),
                 steps: steps().count(),
                 calls: steps().filter(|it| matches!(it, PlanStep::Call { .. })).count(),
+                checks: steps().filter(|it| matches!(it, PlanStep::Check { .. })).count(),
                 arena_bytes: plan.arena().map_or(0, |it| it.1),
                 constant_bytes,
                 waits: Waits::of(plan),

@@ -7,8 +7,8 @@ use crate::target::Target;
 use ms_ir::data::{Array, Attr, AttrKind, Attrs, DType, Layout, Op, Type};
 use ms_ir::op::{Lowering, OpDef, ReduceRule, definition};
 use ms_ir::{
-    ContractionRanks, ContractionTypes, Kernel, KernelBuilder, LaneAxis, Param, ParamId, Precision, ReductionOrder,
-    Role, Scope, StrideClass, Val,
+    ContractionRanks, ContractionTypes, Kernel, KernelBuilder, LaneAxis, Param, ParamId, Precision, Reducer,
+    ReductionOrder, Role, Scope, StrideClass, Val,
 };
 use smallvec::SmallVec;
 
@@ -40,11 +40,15 @@ pub enum Step<K = Kernel> {
         /// The element types of its operands.
         dtypes: SmallVec<[DType; 4]>,
     },
-    /// Fails if an index in the second operand is out of range along an axis of the first one. It has no results; the
-    /// kernel that gathers accepts all indices.
+    /// A check of an operand: the kernel that computes its record, and a look at the record. It has no results.
     Check {
-        /// The axis.
-        axis: usize,
+        /// The kernel. Its last param is the record. The address of the record in an argument block is zero, since the
+        /// device provides the memory.
+        kernel: K,
+        /// The op.
+        op: Op,
+        /// The attributes.
+        attrs: Attrs,
     },
 }
 
@@ -73,22 +77,24 @@ impl StepKey {
     /// Builds the step of the key for `target`.
     pub fn build(&self, target: &Target) -> Step {
         match self {
-            Self::Kernel(key) => Step::Kernel(key.build(target)),
+            Self::Kernel(key) => Step::Kernel(key.build(target, KernelKey::value)),
             &Self::Contraction { precision, types, ranks } => Step::Contraction { precision, types, ranks },
             &Self::Library { op, ref attrs, precision, ref dtypes } => {
                 Step::Library { op, attrs: attrs.clone(), precision, dtypes: dtypes.clone() }
             }
-            &Self::Check { axis } => Step::Check { axis },
+            Self::Check { kernel, op, attrs } => {
+                Step::Check { kernel: kernel.build(target, KernelKey::record), op: *op, attrs: attrs.clone() }
+            }
         }
     }
 }
 
 impl Step {
-    /// Returns the number of words in the argument block of a call. Only kernels have one.
+    /// Returns the number of words in the argument block of a call. Only kernels and checks have one.
     pub fn call_words(&self) -> usize {
         match self {
-            Self::Kernel(kernel) => kernel.call_words(),
-            Self::Contraction { .. } | Self::Library { .. } | Self::Check { .. } => 0,
+            Self::Kernel(kernel) | Self::Check { kernel, .. } => kernel.call_words(),
+            Self::Contraction { .. } | Self::Library { .. } => 0,
         }
     }
 }
@@ -280,6 +286,19 @@ pub fn prepare_gather(
     Call::new(key, nest, Some(walk.axis.of_dtype(dtype)))
 }
 
+/// Prepares the check of an operand of this layout by an op with `sizes` [sizes](OpDef::check_sizes). The operands of the
+/// call are the iota, the operand and the record.
+pub fn prepare_check(def: &'static OpDef, attrs: &Attrs, operand: (&Layout, DType), sizes: usize) -> Call {
+    let shape = operand.0.shape();
+    let positions = Layout::contiguous(shape);
+    let nest = Nest::exact_reduction(shape, &[(&positions, DType::I64), operand, (&positions, DType::I64)]);
+    let sizes = std::iter::repeat_n((DType::I64, Role::Immediate), sizes);
+    let params = [(DType::I64, Role::Iota), (operand.1, Role::Input)].into_iter().chain(sizes);
+    let kernel =
+        KernelKey::new(Some(def.op()), of_check(def, attrs), &nest, params.chain([(DType::I64, Role::Output)]));
+    Call { key: Step::Check { kernel, op: def.op(), attrs: attrs.clone() }, nest, axis: None }
+}
+
 fn reduction(
     def: &'static OpDef,
     rule: &ReduceRule,
@@ -307,6 +326,16 @@ fn of_body(def: &OpDef, attrs: &Attrs) -> Attrs {
     Attrs::new(own.map(|(it, attr)| match it.kind {
         AttrKind::Size => Attr::Int(0),
         AttrKind::Sizes => Attr::Ints(SmallVec::new()),
+        _ => attr.clone(),
+    }))
+}
+
+/// Returns the attributes that the body of a check depends on. Its sizes are operands, and text is only in errors.
+fn of_check(def: &OpDef, attrs: &Attrs) -> Attrs {
+    let own = def.info.attrs.iter().zip(attrs.as_slice());
+    Attrs::new(own.map(|(it, attr)| match it.kind {
+        AttrKind::Size | AttrKind::Extent => Attr::Int(0),
+        AttrKind::Str => Attr::Bool(false),
         _ => attr.clone(),
     }))
 }
@@ -346,26 +375,34 @@ impl KernelKey {
         }
     }
 
-    /// Builds the kernel of the key for `target`.
-    fn build(&self, target: &Target) -> Kernel {
+    /// Builds the kernel of the key for `target`. `value` builds the result from the params that are read.
+    fn build(&self, target: &Target, value: impl Fn(&Self, &mut KernelBuilder, &[ParamId]) -> Val) -> Kernel {
         let mut body = KernelBuilder::new(self.par, self.seq, self.lanes).with_order(self.order, self.run);
         let params: SmallVec<[ParamId; 4]> =
             self.params.iter().map(|it| body.param(it.dtype, it.role, it.step)).collect();
         let (&out, inputs) = params.split_last().expect("a key names its result");
+        let value = value(self, &mut body, inputs);
+        body.store(out, value);
+        body.end_stage(Scope::Point);
+        target.expand(body.finish())
+    }
+
+    /// Builds the result of the op.
+    fn value(&self, body: &mut KernelBuilder, inputs: &[ParamId]) -> Val {
         let out_dtype = self.params[inputs.len()].dtype;
         let lowering = self.op.map(definition).map(|it| &it.lowering);
         let read = &inputs[usize::from(matches!(lowering, Some(Lowering::Gather(_))))..];
         let values: SmallVec<[Val; 4]> = read.iter().map(|&it| body.load(it)).collect();
-        let value = match lowering {
+        match lowering {
             None => values[0],
             Some(Lowering::Gather(_)) => {
                 let position = body.cast(values[0], DType::I64);
                 body.gather(inputs[0], position)
             }
-            Some(Lowering::Map(map) | Lowering::Position(map)) => map(&self.attrs, &mut body, &values),
+            Some(Lowering::Map(map) | Lowering::Position(map)) => map(&self.attrs, body, &values),
             Some(Lowering::Generate(generate)) => {
-                let position = indices(&mut body, &self.single);
-                generate(&self.attrs, &mut body, &position, out_dtype)
+                let position = indices(body, &self.single);
+                generate(&self.attrs, body, &position, out_dtype)
             }
             Some(Lowering::Reduce(rule)) => {
                 let wide = body.cast(values[0], (rule.accumulate)(body.ty(values[0])));
@@ -374,18 +411,27 @@ impl KernelKey {
                 body.cast(reduced, out_dtype)
             }
             Some(_) => unreachable!("`prepare` makes keys of other ops only"),
-        };
-        body.store(out, value);
-        body.end_stage(Scope::Point);
-        target.expand(body.finish())
+        }
+    }
+
+    /// Builds the record of the op's check.
+    fn record(&self, body: &mut KernelBuilder, inputs: &[ParamId]) -> Val {
+        let op = self.op.expect("a check is of an op");
+        let values: SmallVec<[Val; 4]> = inputs.iter().map(|&it| body.load(it)).collect();
+        let term = definition(op).build_check(&self.attrs, body, &values);
+        let record = body.reduce(Reducer::Min, term);
+        body.end_stage(Scope::Loop);
+        record
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ms_ir::{BinaryOp, Inst, Reducer};
-    use ms_ops::ops::{ADD, CONV, CONV_INPUT_GRAD, CONV_WEIGHT_GRAD, IOTA, MATMUL, MAX_POOL, RESHAPE, SORT, SUM};
+    use ms_ir::{BinaryOp, Inst};
+    use ms_ops::ops::{
+        ADD, CLASS_INDEX, CONV, CONV_INPUT_GRAD, CONV_WEIGHT_GRAD, GATHER, IOTA, MATMUL, MAX_POOL, RESHAPE, SORT, SUM,
+    };
     use std::collections::HashSet;
 
     /// Builds the kernel of a call, for no particular target.
@@ -459,6 +505,31 @@ mod tests {
         let strict = in_precision(&[4, 32], &[1], Precision::Strict);
         assert_ne!(strict.key, rows.key);
         assert_eq!(build(&strict).order, ReductionOrder::Blocks);
+    }
+
+    /// Shapes, limits and texts of errors are no part of a check's code.
+    #[test]
+    fn one_kernel_checks_all_sizes() {
+        let check = |def: &'static OpDef, attrs: Attrs, layout: &Layout| {
+            let call = prepare_check(def, &attrs, (layout, DType::I32), 1);
+            match call.key.build(&Target::unbounded()) {
+                Step::Check { kernel, .. } => (kernel, call),
+                other => panic!("{other:?} is no check"),
+            }
+        };
+        let class =
+            |classes: i64, caller: &str| Attrs::new([classes.into(), Attr::from(&[][..] as &[i64]), caller.into()]);
+        let (kernel, call) = check(&CLASS_INDEX, class(7, "a"), &Layout::contiguous(&[2, 3]));
+        kernel.check().expect("a kernel of a check is well formed");
+        assert_eq!(&*call.block([0, 1000, 0], &[7], kernel.call_words()), &[6, 0, 8, 1000, 4, 0, 0, 7]);
+        for shape in [&[][..], &[1], &[5], &[4, 100]] {
+            assert_eq!(check(&CLASS_INDEX, class(9, "b"), &Layout::contiguous(shape)).0, kernel, "{shape:?}");
+        }
+        let columns = Layout::contiguous(&[2, 3]).permute(&[1, 0]);
+        let (kernel, call) = check(&GATHER, Attrs::new([0usize.into()]), &columns);
+        assert_eq!((kernel.par, kernel.seq, kernel.lanes), (0, 1, LaneAxis::Reduced));
+        let words = [2, 3, 0, 8, 16, 1000, 12, 4, 0, 0, 0, 5];
+        assert_eq!(&*call.block([0, 1000, 0], &[5], kernel.call_words()), &words);
     }
 
     #[test]

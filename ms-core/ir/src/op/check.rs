@@ -162,6 +162,15 @@ pub fn fits(op: Op, attrs: &Attrs, regions: &Regions, inputs: &[&Type], outputs:
     fits_def(def, &operand_counts(def), attrs, regions, inputs, outputs)
 }
 
+/// Checks attributes and operands like [`fits`], of an op without regions, and returns the types of the results.
+///
+/// # Errors
+/// [`Code::Verify`], or the errors of the op.
+pub fn results(op: Op, attrs: &Attrs, inputs: &[&Type]) -> Result<Types> {
+    let def = definition(op);
+    results_of_def(def, &operand_counts(def), attrs, &[], inputs)
+}
+
 fn fits_def(
     def: &OpDef,
     operands: &RangeInclusive<usize>,
@@ -170,6 +179,20 @@ fn fits_def(
     inputs: &[&Type],
     outputs: &[Type],
 ) -> Result<()> {
+    let wanted = results_of_def(def, operands, attrs, regions, inputs)?;
+    if !outputs.iter().eq(&wanted) {
+        return refuse(format!("results are {outputs:?}, but the op gives {wanted:?}"));
+    }
+    Ok(())
+}
+
+fn results_of_def(
+    def: &OpDef,
+    operands: &RangeInclusive<usize>,
+    attrs: &Attrs,
+    regions: &Regions,
+    inputs: &[&Type],
+) -> Result<Types> {
     let wanted = match &def.lowering {
         Lowering::Regions(rule) => rule.count,
         _ => 0,
@@ -185,13 +208,9 @@ fn fits_def(
         let bound = if inputs.len() < *operands.start() { operands.start() } else { operands.end() };
         return refuse(format!("{} operands, not {bound}", inputs.len()));
     }
-    let wanted = infer(def, attrs, regions, inputs)?;
-    if !outputs.iter().eq(&wanted) {
-        return refuse(format!("results are {outputs:?}, but the op gives {wanted:?}"));
-    }
-    Ok(())
+    infer(def, attrs, regions, inputs)
 }
 
-fn refuse(message: String) -> Result<()> {
+fn refuse<T>(message: String) -> Result<T> {
     Err(Error::new(Code::Verify, message))
 }

@@ -1,8 +1,8 @@
 //! The definition of an op.
 
 use super::{Control, Effects, Sample, SpatialForm, SpatialRule};
-use crate::data::{Array, Attrs, DType, Layout, Literal, Op, OpInfo, Type};
-use crate::error::Result;
+use crate::data::{Array, Attrs, DType, Layout, Literal, Op, OpInfo, Scalar, Type};
+use crate::error::{Error, Result};
 use crate::{ContractionRanks, Graph, KernelBuilder, Precision, Reducer, Val};
 use smallvec::SmallVec;
 use std::any::Any;
@@ -55,7 +55,7 @@ pub enum Lowering {
     Reduce(ReduceRule),
     /// A gather of slices of the first operand at the positions in the second one, which is of integers. The attributes
     /// determine the axis, and the axes of the second operand replace it. Negative positions count from the end. A
-    /// position out of range is an error, see [`check_positions`](crate::check_positions).
+    /// position out of range is an error, which a [check](OpDef::build_check) of the second operand finds.
     Gather(fn(&Attrs) -> usize),
     /// A view of the first operand's memory; `None` if the view needs a row-major operand.
     View(fn(&Attrs, &Layout) -> Option<Layout>),
@@ -64,9 +64,8 @@ pub enum Lowering {
     Contraction(fn(&Attrs, usize) -> ContractionRanks),
     /// Constant data.
     Constant(fn(&Attrs) -> &Literal),
-    /// A check of the only operand, which is also the result. The check reads the bytes of a row-major array of that
-    /// dtype.
-    Check(fn(&Attrs, DType, &[u8]) -> Result<()>),
+    /// A check of an operand. The first operand is the result.
+    Check(CheckRule),
     /// A call of the backend's library, or of `eval`.
     Library,
     /// A library call like [`Library`](Self::Library), on images. It runs in another axis order if the target asks for
@@ -125,6 +124,31 @@ pub struct RegionRule {
     pub infer: fn(&Attrs, &Regions, &[&Type]) -> Result<Types>,
     /// The reference evaluation; `infer` has accepted the operands.
     pub eval: fn(&Attrs, &Regions, &[&Array]) -> Result<Arrays>,
+}
+
+/// A check of an operand's elements. The result of the op is its first operand, unchanged.
+///
+/// A kernel computes the [position](OpDef::build_check) of the first element that is not accepted. So the check runs on
+/// the device, and the host waits for nothing. The host makes the error, from what the device recorded.
+pub struct CheckRule {
+    /// The number of the checked operand. Errors show the operands behind it.
+    pub operand: usize,
+    /// Builds whether an element is accepted, a bool. The values are the element, in its dtype, and those attributes
+    /// that are sizes or extents (i64), in order. The body depends on no other attribute that is a size or text.
+    pub accepts: fn(&Attrs, &mut KernelBuilder, Val, &[Val]) -> Val,
+    /// Returns the error of the first element that is not accepted.
+    pub refuse: fn(&Attrs, &Refused<'_>) -> Error,
+}
+
+/// The first element that a check does not accept, on the host.
+#[derive(Clone, Copy, Debug)]
+pub struct Refused<'a> {
+    /// The row-major position of the element in its operand.
+    pub position: usize,
+    /// The element.
+    pub element: Scalar,
+    /// The operands behind the checked one.
+    pub shown: &'a [&'a Array],
 }
 
 /// A reduction over axes.

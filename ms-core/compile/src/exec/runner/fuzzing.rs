@@ -2,7 +2,7 @@
 
 use super::PlanExecutable;
 use crate::exec::{
-    Check, Driver, EpilogueCode, LibraryCall, MemoryView, PlanProgram, Prepared, StepCall, StoredProgram,
+    Check, CheckViews, Driver, EpilogueCode, LibraryCall, PlanProgram, Prepared, StepCall, StoredProgram,
 };
 use ms_ir::Contraction;
 use ms_ir::data::MemorySpace;
@@ -57,7 +57,7 @@ unsafe impl Driver for Nothing {
         Ok(())
     }
 
-    unsafe fn check(&self, (): &mut (), _: &Arc<Check>, _: &MemoryView) -> Result<()> {
+    unsafe fn check(&self, (): &mut (), _: &Arc<Check>, _: u64, _: impl FnOnce() -> CheckViews) -> Result<()> {
         Ok(())
     }
 

@@ -91,11 +91,10 @@ impl What {
                 }
                 all
             }
-            Step::Check { check, of, .. } => {
-                let ty = of.ty();
-                let bytes = (ty.numel().unwrap_or(0) * ty.dtype.size()) as u64;
-                let (name, work) = (format!("check of {}", op_name(check.op, &[&ty])), Work { operations: 0, bytes });
-                Self { name, work, node: check.node, kernel: None }
+            Step::Check { check, .. } => {
+                let types: Vec<&Type> = check.operands.iter().collect();
+                let work = Work { operations: 0, bytes: size_of::<i64>() as u64 };
+                Self { name: format!("check of {}", op_name(check.op, &types)), work, node: check.node, kernel: None }
             }
             Step::Call { .. } | Step::Branch { .. } | Step::Loop(_) => {
                 unreachable!("the steps of a routine are issued")

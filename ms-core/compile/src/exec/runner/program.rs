@@ -63,9 +63,8 @@ pub(super) enum Step<D: Driver> {
     Contraction { contraction: Box<Contraction>, code: Arc<D::Contraction>, call: CallWords<D> },
     /// A library step.
     Library { step: Arc<LibraryCall>, code: Arc<D::LibraryStep>, call: CallWords<D> },
-    /// A check of elements, which are then copied if there is a result. `copy` has the words of the two addresses and
-    /// the size in bytes.
-    Check { check: Arc<Check>, of: PlacedView, copy: Option<(Range<usize>, usize)> },
+    /// A look at the record of a check. `record` is the word with its address.
+    Check { check: Arc<Check>, record: usize, views: Box<[PlacedView]> },
     /// A call of a routine.
     Call { routine: usize, block: usize },
     /// A branch: a call of one of two routines.
@@ -127,13 +126,6 @@ pub(super) struct PlacedView {
     pub place: BufferLocation,
     pub dtype: DType,
     pub layout: Layout,
-}
-
-impl PlacedView {
-    /// Returns the type: dtype and dimensions.
-    pub fn ty(&self) -> Type {
-        Type::of(self.dtype, self.layout.shape())
-    }
 }
 
 impl<D: Driver> Program<D> {

@@ -84,7 +84,7 @@ impl<'r, D: Driver> Run<'_, 'r, D> {
     pub unsafe fn steps(&mut self, routine: &Routine<D>, block: usize) -> Result<()> {
         let driver = self.driver;
         for (at, step) in routine.steps.iter().enumerate() {
-            let mut start = self.observer.as_mut().map(|it| it.begin(&routine.name, at));
+            let start = self.observer.as_mut().map(|it| it.begin(&routine.name, at));
             match step {
                 // SAFETY: the loader checked that the block fits the kernel and stays within live buffers.
                 Step::Kernel { code, words } => unsafe {
@@ -118,19 +118,15 @@ impl<'r, D: Driver> Run<'_, 'r, D> {
                     // another accesses.
                     self.with_call(call, |commands, call| unsafe { driver.library(commands, code, call) })?;
                 }
-                Step::Check { check, of, copy } => {
-                    let of = self.view(of, routine, block);
-                    // SAFETY: the loader checked that the operand stays within its buffer, which earlier steps wrote.
-                    unsafe { driver.check(&mut self.commands, check, &of)? };
-                    if let Some((words, bytes)) = copy {
-                        if let Some(start) = start.take() {
-                            self.observe(start, step)?;
-                        }
-                        let (from, to) = (self.words[words.start], self.words[words.start + 1]);
-                        // SAFETY: the loader checked that both ranges stay within their buffers; the operand and the
-                        // result do not overlap.
-                        unsafe { self.copy(from, to, *bytes)? };
-                    }
+                Step::Check { check, record, views } => {
+                    // The views borrow the rest of the run.
+                    let mut commands = std::mem::take(&mut self.commands);
+                    let views = || views.iter().map(|it| self.view(it, routine, block)).collect();
+                    // SAFETY: the loader checked that the record and the operands stay within their buffers, which
+                    // earlier steps wrote.
+                    let result = unsafe { driver.check(&mut commands, check, self.words[*record], views) };
+                    self.commands = commands;
+                    result?;
                 }
                 // SAFETY: the loader checked that the block fits the routine, and its addresses are those of live
                 // buffers of this one.

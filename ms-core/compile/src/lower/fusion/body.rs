@@ -46,6 +46,7 @@ pub(in crate::lower) fn apply(flat: &Flat, node: &FlatNode, body: &mut KernelBui
         Kind::Copy => values[0],
         Kind::Map(op) => match &definition(op).lowering {
             Lowering::Map(map) | Lowering::Position(map) => map(&node.attrs, body, values),
+            Lowering::Check(_) | Lowering::Gather(_) => definition(op).build_check(&node.attrs, body, values),
             _ => unreachable!("the kind of a node follows from its op"),
         },
         Kind::Generate(op) => match &definition(op).lowering {

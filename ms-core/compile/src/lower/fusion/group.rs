@@ -223,6 +223,10 @@ impl<'a> Grouper<'a> {
         if let Kind::Gather { check: Some(check), .. } = node.kind {
             sources.extend(self.of[flat.checks[check].node].map(|it| self.root(it)));
         }
+        // The first error is that of the check, so a library op does not overtake it.
+        let follows_check = matches!(node.kind, Kind::Check(_))
+            || matches!(node.kind, Kind::Region(_) | Kind::Library(_))
+                && node.inputs.iter().filter_map(Access::value).any(|it| flat.checked.contains(&it));
         sources.sort_unstable_by_key(|&it| (std::cmp::Reverse(self.drafts[it].position), it));
         sources.dedup();
         let own = Own::of(flat, node);
@@ -232,8 +236,7 @@ impl<'a> Grouper<'a> {
         if node.effects().any_of(Effects::PENDING) {
             sources.iter().for_each(|&it| self.drafts[it].closed = true);
         }
-        let is_check = matches!(node.kind, Kind::Check(_));
-        if !is_check
+        if !follows_check
             && is_local(flat, node, self.routines)
             && sources.is_empty()
             && node.outputs.iter().all(|&it| flat.numel(it) <= self.target.small_elements)

@@ -131,6 +131,17 @@ impl Nest {
         .zero_empty_loops()
     }
 
+    /// Builds the nest of a reduction of all elements of `shape` by an exact function, whose order of terms changes no
+    /// bit. The layouts must be broadcast to the shape. The last operand is the result, one element.
+    pub fn exact_reduction(shape: &[usize], operands: &[(&Layout, DType)]) -> Self {
+        let mut nest = Self::elementwise(shape, operands);
+        nest.strides.iter_mut().skip(nest.operands - 1).step_by(nest.operands).for_each(|it| *it = 0);
+        // The lanes come first, and then the reduced loops.
+        nest.extents.rotate_right(1);
+        nest.strides.rotate_right(nest.operands);
+        Self { lanes: LaneAxis::Reduced, par: 0, seq: nest.par, ..nest }
+    }
+
     /// Sets all extents of loops without elements to zero, so that the loops around them do not iterate.
     #[inline]
     fn zero_empty_loops(mut self) -> Self {

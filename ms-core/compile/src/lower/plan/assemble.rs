@@ -140,7 +140,7 @@ impl Assembly<'_> {
     }
 
     fn whole(&self, node: &FlatNode) -> PlanStep {
-        let mut inputs = node.inputs.iter().map(|it| self.operand(it));
+        let inputs = node.inputs.iter().map(|it| self.operand(it));
         let outputs = node.outputs.iter().map(|&it| self.result(it));
         match node.kind {
             Kind::Library(op) => PlanStep::Library {
@@ -153,9 +153,16 @@ impl Assembly<'_> {
                 epilogues: Vec::new(),
             },
             Kind::Check(number) => {
-                let Check { op, of, axis, .. } = &self.flat.checks[number];
-                let positions = inputs.next().expect("a check has positions");
-                PlanStep::Check { op: PlanOp(*op), of: of.clone(), axis: *axis, positions, node: None }
+                let Check { op, operands, .. } = &self.flat.checks[number];
+                drop(inputs);
+                PlanStep::Check {
+                    op: PlanOp(*op),
+                    attrs: node.attrs.clone(),
+                    operands: operands.clone(),
+                    record: self.span(&node.inputs[0]),
+                    views: node.inputs[1..].map_vec(|it| self.operand(it)),
+                    node: None,
+                }
             }
             Kind::Contraction(_) => {
                 drop((inputs, outputs));

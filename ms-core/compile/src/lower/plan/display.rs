@@ -118,8 +118,10 @@ fn write_step(plan: &Plan, step: &PlanStep, f: &mut Formatter<'_>) -> fmt::Resul
             epilogues.iter().try_for_each(|it| write!(f, ", then {}", call(plan, it)))?;
             writeln!(f)
         }
-        PlanStep::Check { op, of, axis, positions, .. } => {
-            writeln!(f, "check {} {of} axis {axis}, {}", op.name(), view(positions))
+        PlanStep::Check { op, attrs, record, views, .. } => {
+            write!(f, "check {} of {} {}", span(record), op.name(), join(views.iter().map(view)))?;
+            write_attrs(op.0, attrs, f)?;
+            writeln!(f)
         }
         PlanStep::Call { routine, inputs, outputs } => {
             writeln!(f, "{} = call r{} {}", spans(outputs), routine.0, spans(inputs))

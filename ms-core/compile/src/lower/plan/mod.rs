@@ -355,16 +355,18 @@ pub enum PlanStep {
         /// may overwrite the result.
         epilogues: Vec<KernelCall>,
     },
-    /// Fails if a gather index is out of range for an operand. The kernel that gathers accepts all indices.
+    /// Fails if the check of an op's operand has refused an element. A kernel before it writes the record of the check.
     Check {
-        /// The op that gathers.
+        /// The op.
         op: PlanOp,
-        /// The type of the operand.
-        of: Type,
-        /// The axis of the operand that the indices refer to.
-        axis: usize,
-        /// The indices, integers.
-        positions: View,
+        /// The attributes.
+        attrs: Attrs,
+        /// The types of all operands of the op.
+        operands: Vec<Type>,
+        /// The [position](ms_ir::op::OpDef::build_check) of the first refused element, an i64.
+        record: Span,
+        /// The [checked operand](ms_ir::op::OpDef::checked_operand), and those behind it, which the error shows.
+        views: Vec<View>,
         /// See [`PlanStep::Library`].
         node: Option<u32>,
     },

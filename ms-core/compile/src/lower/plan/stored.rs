@@ -7,7 +7,7 @@ use crate::lower::plan::{
 };
 use ms_ir::MapVec;
 use ms_ir::data::{Attrs, DType, Layout, Literal, Op, Type};
-use ms_ir::op::{self, Lowering};
+use ms_ir::op;
 use ms_ir::stored::{Description, Reader, Stored, stored, stored_as};
 use ms_ir::{Contraction, Kernel, ParamId, Precision};
 use smallvec::SmallVec;
@@ -63,7 +63,14 @@ stored! {
         3 = Call { routine: RoutineId, inputs: Vec<Span>, outputs: Vec<Span> },
         4 = Branch { condition: Span, routines: [RoutineId; 2], inputs: Vec<Span>, outputs: Vec<Span> },
         5 = Loop(it: Box<Loop>),
-        6 = Check { op: PlanOp, of: Type, axis: usize, positions: View, node: Option<u32> },
+        6 = Check {
+            op: PlanOp,
+            attrs: Attrs,
+            operands: Vec<Type>,
+            record: Span,
+            views: Vec<View>,
+            node: Option<u32>
+        },
         7 = Kernels(calls: Vec<KernelCall>),
     }
     enum ContractionResult { 0 = Stored(at: Span), 1 = Epilogues(all: Vec<Epilogue>) }
@@ -121,9 +128,15 @@ impl Plan {
                 let (inputs, outputs): (Vec<_>, Vec<_>) = (inputs.map_vec(view), outputs.map_vec(view));
                 op::fits(op.0, attrs, &[], &inputs.iter().collect::<Vec<_>>(), &outputs).is_ok()
             }
-            PlanStep::Check { op, of, axis, positions, .. } => {
-                let gathers = matches!(op::definition(op.0).lowering, Lowering::Gather(_));
-                gathers && of.shape().is_some_and(|it| *axis < it.len()) && positions.dtype.is_int()
+            PlanStep::Check { op, attrs, operands, views, .. } => {
+                let def = op::definition(op.0);
+                let is_constant = |it: &Type| it.shape().is_some();
+                let read = def.checked_operand().and_then(|it| operands.get(it..)).unwrap_or_default();
+                !read.is_empty()
+                    && views.map_vec(view) == read
+                    && operands.iter().all(is_constant)
+                    && !attrs.is_symbolic()
+                    && op::results(op.0, attrs, &operands.iter().collect::<Vec<_>>()).is_ok()
             }
             PlanStep::Contraction(it) => it.contraction.is_sound(),
             _ => true,

@@ -6,6 +6,7 @@ use ms_ir::MapVec;
 use ms_ir::data::{Attrs, DType, Layout, Literal, Op, Scalar, Shape, Type};
 use ms_ir::op::{Effects, Lowering, ReduceRule, Slices, definition};
 use ms_ir::{Contraction, ContractionRanks, ContractionTypes, Precision};
+use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 use std::panic::Location;
 use std::rc::Rc;
@@ -30,18 +31,18 @@ pub(in crate::lower) struct Flat {
     pub constants: Vec<Literal>,
     /// The regions of nodes that have them.
     pub regions: Vec<Region>,
-    /// The range checks of gather indices.
+    /// The checks of operands.
     pub checks: Vec<Check>,
+    /// The values that ops of [`Lowering::Check`] return, and that later library ops rely on.
+    pub checked: FxHashSet<ValueIndex>,
 }
 
-/// A gather whose indices are checked first.
+/// A check of an operand of an op.
 pub(in crate::lower) struct Check {
     pub op: Op,
-    /// The type of the gathered operand.
-    pub of: Type,
-    /// The axis that the indices refer to.
-    pub axis: usize,
-    /// The gather node.
+    /// The types of all operands of the op.
+    pub operands: Vec<Type>,
+    /// The node that fails if the check refuses an element. It has the attributes of the op.
     pub node: NodeIndex,
 }
 
@@ -76,7 +77,8 @@ pub(in crate::lower) struct FlatNode {
 /// The operation of a node.
 #[derive(Clone, Copy)]
 pub(in crate::lower) enum Kind {
-    /// An elementwise op. Its operands, including indices, are already broadcast.
+    /// An elementwise op, or the terms of its check ([`OpDef::build_check`](ms_ir::op::OpDef::build_check)). Operands,
+    /// including indices, are already broadcast.
     Map(Op),
     /// A copy to row-major memory.
     Copy,
@@ -85,9 +87,10 @@ pub(in crate::lower) enum Kind {
     /// A reduction.
     Reduce(&'static ReduceRule),
     /// Gathers elements of the first operand, which is in memory. The second operand contains the indices along an axis
-    /// of the first. The layouts of both operands have the axes of the result. If `check` fails, nothing is gathered.
+    /// of the first. The layouts of both operands have the axes of the result. It runs after `check`.
     Gather { axis: Positions, check: Option<CheckIndex> },
-    /// Fails if an index of a gather is out of range.
+    /// Fails if a check refuses an element. The operands are the record of the check, which a kernel writes, the
+    /// checked operand, and those that the error shows.
     Check(CheckIndex),
     /// A contraction.
     Contraction(ContractionRanks),

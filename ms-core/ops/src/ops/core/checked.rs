@@ -1,40 +1,24 @@
-//! Shared code of the ops of [`Lowering::Check`], which return their operand or fail on its values.
+//! The reference evaluation of the ops of [`Lowering::Check`](ms_ir::op::Lowering::Check).
 
-use super::axis::named;
-use super::host::dense;
-use crate::ops::{Arrays, Lowering, OpDef};
-use crate::tensor::{Array, Attrs, DType, Tensor, apply1};
+use crate::ops::{Arrays, OpDef, Refused};
+use crate::tensor::{Array, Attrs, Scalar, Type};
 use ms_ir::error::Result;
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 
-/// The check of [`Lowering::Check`].
-type Check = fn(&Attrs, DType, &[u8]) -> Result<()>;
-
-/// Evaluates the op of a check.
+/// Evaluates the op of a check: returns operand 0 if `accepts` holds for every element of the checked operand.
 ///
 /// # Errors
-/// The errors of the check.
-pub(in crate::ops) fn evaluate(check: Check, attrs: &Attrs, inputs: &[&Array]) -> Result<Arrays> {
-    let out = inputs[0].on_host()?.duplicate();
-    check_array(check, attrs, &out)?;
-    Ok(smallvec![out])
-}
-
-/// Checks an array of the host; a strided one is copied first.
-fn check_array(check: Check, attrs: &Attrs, array: &Array) -> Result<()> {
-    check(attrs, array.dtype(), dense(array)?.bytes())
-}
-
-/// Checks a tensor immediately if its elements are on the host, else by the op at run time. Errors name `caller`.
-#[track_caller]
-pub(in crate::ops) fn checked(def: &'static OpDef, attrs: &Attrs, x: &Tensor, caller: &str) -> Tensor {
-    let Lowering::Check(check) = def.lowering else { unreachable!("`{}` is no check", def.name()) };
-    match x.as_array() {
-        // The op would copy the elements.
-        Some(known) if known.space().is_host() && !attrs.is_symbolic() => {
-            or_poison!(check_array(check, attrs, known).map_err(|it| named(caller, &[x], it)));
-            x.clone()
-        }
-        _ => apply1(def.op(), attrs, &[x]),
-    }
+/// The error of the first element that is not accepted.
+pub(in crate::ops) fn evaluate(
+    def: &OpDef,
+    attrs: &Attrs,
+    inputs: &[&Array],
+    accepts: impl Fn(Scalar) -> bool,
+) -> Result<Arrays> {
+    let at = def.checked_operand().expect("the op is of a check");
+    let checked = inputs[at].on_host()?;
+    let first = checked.scalars().into_iter().enumerate().find(|it| !accepts(it.1));
+    let Some((position, element)) = first else { return Ok(smallvec![inputs[0].on_host()?.duplicate()]) };
+    let types: SmallVec<[Type; 2]> = inputs.iter().map(|it| it.ty()).collect();
+    Err(def.refuse(attrs, &types, &Refused { position, element, shown: &inputs[at + 1..] }))
 }

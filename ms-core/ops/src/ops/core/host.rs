@@ -6,8 +6,8 @@ use crate::tensor::{
     Array, Attrs, DType, Element, Elements, ElementsMut, HostArray, Kind, Layout, Scalar, collected, try_room,
 };
 use ms_ir::error::{Code, Error, Result};
+pub use ms_ir::positions;
 use ms_ir::with_element;
-pub use ms_ir::{check_positions, positions};
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 

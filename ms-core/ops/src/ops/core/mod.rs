@@ -56,9 +56,9 @@ pub use transforms::{Cotangents, Derivative, ImageBody, OpBody, TransformRules, 
 #[doc(hidden)]
 pub use ms_ir::op::has_product;
 pub use ms_ir::op::{
-    Arrays, AxisOrder, CompositeRule, Control, ConvGeometry, ConvResult, CustomVjp, Effects, Lane, Loop, Lowering,
-    OpDef, ReduceRule, RegionRule, Regions, Sample, SampleInput, SliceRule, Slices, SpatialForm, SpatialRule,
-    TransformNode, TripCount, Types, by_name, by_number, definition, definitions, evaluate_graph, evaluate_node, fits,
-    flops, has_effect, infer, operand_counts, verify, verify_one,
+    Arrays, AxisOrder, CheckRule, CompositeRule, Control, ConvGeometry, ConvResult, CustomVjp, Effects, Lane, Loop,
+    Lowering, OpDef, ReduceRule, Refused, RegionRule, Regions, Sample, SampleInput, SliceRule, Slices, SpatialForm,
+    SpatialRule, TransformNode, TripCount, Types, by_name, by_number, definition, definitions, evaluate_graph,
+    evaluate_node, fits, flops, has_effect, infer, operand_counts, verify, verify_one,
 };
 pub use ms_ir::{body, math};

@@ -1,9 +1,12 @@
 //! `assert`: an error unless a condition holds.
 
+use crate::ops::core::checked::evaluate;
 use crate::ops::core::message::{Message, Show, show_arrays};
-use crate::ops::core::order::{apply_in_order, batch_in_order, check_token, token, token_type};
-use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, TransformRules};
-use crate::tensor::{AsTensor, DType, OpInfo, Tensor};
+use crate::ops::core::order::{apply_in_order, batch_in_order, check_token, token_type};
+use crate::ops::{
+    Batching, CheckRule, Derivative, Effects, Lowering, OpDef, Refused, Sample, SampleInput, TransformRules,
+};
+use crate::tensor::{AsTensor, Attrs, DType, OpInfo, Scalar, Tensor};
 use ms_ir::error::{Code, Error, OrRaise};
 use smallvec::smallvec;
 use std::panic::Location;
@@ -24,15 +27,9 @@ pub static ASSERT: OpDef = OpDef {
             other => Err(Error::new(Code::DType, format!("an assertion is on bools, not on {other}"))),
         }
     },
-    eval: |attrs, inputs| {
-        if inputs[1].on_host()?.iter::<bool>().all(|holds| holds) {
-            return Ok(smallvec![token()]);
-        }
-        let message = show_arrays(AssertAttrs::of(attrs).text(), &inputs[2..]);
-        Err(Error::new(Code::Assertion, message).at_line(AssertAttrs::of(attrs).line()))
-    },
+    eval: |attrs, inputs| evaluate(&ASSERT, attrs, inputs, Scalar::as_bool),
     effects: Effects::ORDERED.and(Effects::MAY_FAIL),
-    lowering: Lowering::Library,
+    lowering: Lowering::Check(CheckRule { operand: 1, accepts: |_, _, holds, _| holds, refuse }),
     samples: || {
         let operands = [SampleInput::of(DType::U8, &[], 0.0, 0.0), SampleInput::of(DType::Bool, &[2], 1.0, 1.0)];
         vec![Sample::new(operands).attrs(AssertAttrs::attrs("sample", "sample"))]
@@ -44,6 +41,11 @@ pub static ASSERT: OpDef = OpDef {
         body: None,
     },
 };
+
+fn refuse(attrs: &Attrs, refused: &Refused<'_>) -> Error {
+    let it = AssertAttrs::of(attrs);
+    Error::new(Code::Assertion, show_arrays(it.text(), refused.shown)).at_line(it.line())
+}
 
 /// Checks that every element of `condition` is true. Otherwise the run ends with an error at the caller's line. The
 /// message is `text` with its placeholders `{}` filled with `values`. Assertions keep program order with prints and

@@ -1,10 +1,13 @@
 //! `bounded`: elements checked to be between zero and a limit.
 
-use crate::ops::core::checked::{checked, evaluate};
-use crate::ops::{Batching, Derivative, Effects, Extent, Lowering, OpDef, Sample, SampleInput, TransformRules};
-use crate::tensor::{Attrs, DType, Dim, Element, Kind, OpInfo, Scalar, Tensor};
-use bytemuck::Pod;
-use ms_ir::error::{Code, Error, Result};
+use crate::ops::core::checked::evaluate;
+use crate::ops::{
+    Batching, CheckRule, Derivative, Effects, Extent, Lowering, OpDef, Refused, Sample, SampleInput, TransformRules,
+};
+use crate::tensor::{Attrs, DType, Dim, Kind, OpInfo, Scalar, Tensor, apply1};
+use ms_ir::body::body as build_body;
+use ms_ir::error::{Code, Error};
+use ms_ir::{KernelBuilder, Val};
 use smallvec::smallvec;
 
 attributes! {
@@ -17,9 +20,16 @@ attributes! {
 pub static BOUNDED: OpDef = OpDef {
     info: OpInfo { number: 396, name: "bounded", attrs: BoundedAttrs::DECLARED },
     infer: |_, inputs| Ok(smallvec![inputs[0].clone()]),
-    eval: |attrs, inputs| evaluate(check_elements, attrs, inputs),
+    eval: |attrs, inputs| {
+        let limit = BoundedAttrs::of(attrs).limit().as_known().unwrap_or(0);
+        evaluate(&BOUNDED, attrs, inputs, |element| match element {
+            // Comparisons with NaN are false.
+            Scalar::Float(it) => !(it < 0.0 || it > limit as f64),
+            it => (0..=limit).contains(&it.as_i64()),
+        })
+    },
     effects: Effects::MAY_FAIL,
-    lowering: Lowering::Check(check_elements),
+    lowering: Lowering::Check(CheckRule { operand: 0, accepts, refuse }),
     samples: || {
         let of = |dtype: DType, shape: &[usize], limit: usize| {
             let attrs = BoundedAttrs::attrs(limit as i64, "elements", "sample");
@@ -35,56 +45,28 @@ pub static BOUNDED: OpDef = OpDef {
     },
 };
 
-/// Applies the check of [`BOUNDED`] to the bytes of the elements.
-///
-/// # Errors
-/// [`Code::OutOfRange`] for the first integer out of bounds, and [`Code::Argument`] for the first float.
-///
-/// # Panics
-/// If the bytes are not aligned for the elements.
-fn check_elements(attrs: &Attrs, dtype: DType, bytes: &[u8]) -> Result<()> {
-    fn check<T: Element + Pod + PartialOrd>(attrs: &Attrs, bytes: &[u8]) -> Result<()> {
-        let limit = Scalar::Int(BoundedAttrs::of(attrs).limit().as_const().unwrap_or(0) as i64);
-        let zero = T::from_scalar(Scalar::Int(0));
-        let limit = limit.is_within(T::DTYPE).then(|| T::from_scalar(limit));
-        // Comparisons with NaN are false.
-        let is_outside = |it: &T| *it < zero || limit.is_some_and(|limit| *it > limit);
-        let all = bytemuck::cast_slice::<u8, T>(bytes);
-        // Without an early exit, the loop is vectorised.
-        if !all.iter().fold(false, |any, it| any | is_outside(it)) {
-            return Ok(());
-        }
-        all.iter().position(is_outside).map_or(Ok(()), |at| Err(refusal(attrs, at, all[at].to_scalar())))
-    }
-    match dtype {
-        DType::Bool => Ok(()),
-        DType::I8 => check::<i8>(attrs, bytes),
-        DType::I16 => check::<i16>(attrs, bytes),
-        DType::I32 => check::<i32>(attrs, bytes),
-        DType::I64 => check::<i64>(attrs, bytes),
-        DType::U8 => check::<u8>(attrs, bytes),
-        DType::U16 => check::<u16>(attrs, bytes),
-        DType::U32 => check::<u32>(attrs, bytes),
-        DType::U64 => check::<u64>(attrs, bytes),
-        DType::F16 => check::<half::f16>(attrs, bytes),
-        DType::BF16 => check::<half::bf16>(attrs, bytes),
-        DType::F32 => check::<f32>(attrs, bytes),
-        DType::F64 => check::<f64>(attrs, bytes),
-    }
+/// Builds whether an element is not below zero and not above the limit. The comparisons with NaN are false.
+fn accepts(_: &Attrs, body: &mut KernelBuilder, element: Val, sizes: &[Val]) -> Val {
+    let dtype = body.ty(element);
+    build_body(body, &[element, sizes[0]], |[element, limit]| {
+        // Unsigned numbers beyond i64 are negative as such, and so refused.
+        let wide = if dtype.is_float() { DType::F64 } else { DType::I64 };
+        let (element, limit) = (element.cast(wide), limit.cast(wide));
+        !(element.lt(0) | limit.lt(element))
+    })
 }
 
-#[cold]
-fn refusal(attrs: &Attrs, at: usize, element: Scalar) -> Error {
+fn refuse(attrs: &Attrs, refused: &Refused<'_>) -> Error {
+    let (at, element) = (refused.position, refused.element);
     let it = BoundedAttrs::of(attrs);
     let message = format!("element {at} of the {} is {element}", it.elements());
     let code = if element.kind() == Kind::Float { Code::Argument } else { Code::OutOfRange };
     Error::new(code, message).with_op(it.caller()).help(format!("they go from 0 to {}", it.limit()))
 }
 
-/// Checks that the elements are from zero to `limit`: immediately if they are known, else at run time.
+/// Returns the elements; one that is not from zero to `limit` is an error at run time.
 #[doc(hidden)]
 #[track_caller]
 pub fn bounded(x: &Tensor, limit: impl Into<Dim>, elements: &str, caller: &str) -> Tensor {
-    propagate_poison!(x);
-    checked(&BOUNDED, &BoundedAttrs::attrs(limit.into(), elements, caller), x, caller)
+    apply1(BOUNDED.op(), &BoundedAttrs::attrs(limit.into(), elements, caller), &[x])
 }

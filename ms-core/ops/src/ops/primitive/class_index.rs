@@ -2,9 +2,13 @@
 
 use crate::ops::core::checked::evaluate;
 use crate::ops::core::indices::check_index;
-use crate::ops::{Batching, Derivative, Effects, Extent, Lowering, OpDef, Sample, SampleInput, TransformRules};
+use crate::ops::{
+    Batching, CheckRule, Derivative, Effects, Extent, Lowering, OpDef, Refused, Sample, SampleInput, TransformRules,
+};
 use crate::tensor::{Attrs, DType, Dim, OpInfo, Tensor, apply1};
-use ms_ir::error::{Code, Error, Result};
+use ms_ir::body::body as build_body;
+use ms_ir::error::{Code, Error};
+use ms_ir::{KernelBuilder, Val};
 use smallvec::smallvec;
 
 attributes! {
@@ -17,9 +21,15 @@ attributes! {
 pub static CLASS_INDEX: OpDef = OpDef {
     info: OpInfo { number: 387, name: "class_index", attrs: ClassIndexAttrs::DECLARED },
     infer: |_, inputs| check_index(inputs[0]).map(|()| smallvec![inputs[0].clone()]),
-    eval: |attrs, inputs| evaluate(check_classes, attrs, inputs),
+    eval: |attrs, inputs| {
+        let count = ClassIndexAttrs::of(attrs).classes().as_const().unwrap_or(0);
+        evaluate(&CLASS_INDEX, attrs, inputs, |class| {
+            let class = class.as_i64();
+            usize::try_from(class).is_ok_and(|it| it < count) || Some(class) == ignored(attrs)
+        })
+    },
     effects: Effects::MAY_FAIL,
-    lowering: Lowering::Check(check_classes),
+    lowering: Lowering::Check(CheckRule { operand: 0, accepts, refuse }),
     samples: || {
         let of = |dtype: DType, shape: &[usize], ignored: &[i64], lowest: f64| {
             let attrs = ClassIndexAttrs::attrs(4i64, ignored, "sample");
@@ -35,46 +45,29 @@ pub static CLASS_INDEX: OpDef = OpDef {
     },
 };
 
-/// Checks that every class exists or is ignored: [`CLASS_INDEX`] on the bytes of elements of an integer dtype.
-///
-/// # Errors
-/// [`Code::OutOfRange`] for the first class that does not exist.
-///
-/// # Panics
-/// If the bytes are not aligned for the elements.
-pub fn check_classes(attrs: &Attrs, dtype: DType, classes: &[u8]) -> Result<()> {
-    macro_rules! check {
-        ($($dtype:ident $ty:ty,)*) => {
-            match dtype {
-                $(DType::$dtype => check(attrs, bytemuck::cast_slice::<u8, $ty>(classes), |it| it as i64),)*
-                other => unreachable!("classes are integers, not {other}"),
-            }
-        };
-    }
-    check! { I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64, }
+/// Builds whether a class exists or is ignored.
+fn accepts(attrs: &Attrs, body: &mut KernelBuilder, class: Val, sizes: &[Val]) -> Val {
+    let ignored = ignored(attrs);
+    build_body(body, &[class, sizes[0]], |[class, classes]| {
+        let class = class.cast(DType::I64);
+        // As unsigned numbers, negative ones and ones beyond i64 are too large.
+        let exists = class.cast(DType::U64).lt(classes.cast(DType::U64));
+        match ignored {
+            Some(ignored) => exists | class.eq(ignored),
+            None => exists,
+        }
+    })
 }
 
-#[inline]
-fn check<T: Copy>(attrs: &Attrs, classes: &[T], wide: impl Fn(T) -> i64) -> Result<()> {
-    // As unsigned numbers, negative ones and ones beyond i64 are too large.
-    let count = ClassIndexAttrs::of(attrs).classes().as_const().unwrap_or(0) as u64;
-    let exists = |it: T| (wide(it) as u64) < count;
-    // Without an early exit, the loop is vectorised.
-    if classes.iter().fold(true, |all, &it| all & exists(it)) {
-        return Ok(());
-    }
-    let ignored = ClassIndexAttrs::of(attrs).ignored().as_slice().first().copied();
-    match classes.iter().position(|&it| !exists(it) && Some(wide(it)) != ignored) {
-        None => Ok(()),
-        Some(at) => Err(refusal(attrs, at, wide(classes[at]))),
-    }
+fn ignored(attrs: &Attrs) -> Option<i64> {
+    ClassIndexAttrs::of(attrs).ignored().as_slice().first().copied()
 }
 
-#[cold]
-fn refusal(attrs: &Attrs, at: usize, class: i64) -> Error {
+fn refuse(attrs: &Attrs, refused: &Refused<'_>) -> Error {
+    let (at, class) = (refused.position, refused.element.as_i64());
     let count = ClassIndexAttrs::of(attrs).classes();
     let message = format!("element {at} is of class {class}, which does not exist: there are {count}");
-    let help = match ClassIndexAttrs::of(attrs).ignored().as_slice().first() {
+    let help = match ignored(attrs) {
         Some(ignored) => format!("classes go from 0 to {}, and {ignored} is left out", count - 1),
         None if ClassIndexAttrs::of(attrs).caller() == "one_hot" => format!("classes go from 0 to {}", count - 1),
         None => format!("classes go from 0 to {}; `ignore_index` names one that is left out", count - 1),

@@ -1,10 +1,14 @@
 //! `from_zero`: positions checked to be nonnegative.
 
-use crate::ops::core::checked::{checked, evaluate};
+use crate::ops::core::checked::evaluate;
 use crate::ops::core::indices::check_index;
-use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, TransformRules};
-use crate::tensor::{Attrs, DType, OpInfo, Tensor};
-use ms_ir::error::{Code, Error, Result};
+use crate::ops::{
+    Batching, CheckRule, Derivative, Effects, Lowering, OpDef, Refused, Sample, SampleInput, TransformRules,
+};
+use crate::tensor::{Attrs, DType, OpInfo, Scalar, Tensor, apply1};
+use ms_ir::body::body as build_body;
+use ms_ir::error::{Code, Error};
+use ms_ir::{KernelBuilder, Val};
 use smallvec::smallvec;
 
 attributes! {
@@ -16,9 +20,9 @@ attributes! {
 pub static FROM_ZERO: OpDef = OpDef {
     info: OpInfo { number: 389, name: "from_zero", attrs: FromZeroAttrs::DECLARED },
     infer: |_, inputs| check_index(inputs[0]).map(|()| smallvec![inputs[0].clone()]),
-    eval: |attrs, inputs| evaluate(check_elements, attrs, inputs),
+    eval: |attrs, inputs| evaluate(&FROM_ZERO, attrs, inputs, |it| matches!(it, Scalar::UInt(_)) || it.as_i64() >= 0),
     effects: Effects::MAY_FAIL,
-    lowering: Lowering::Check(check_elements),
+    lowering: Lowering::Check(CheckRule { operand: 0, accepts, refuse }),
     samples: || {
         let of = |dtype: DType, shape: &[usize]| {
             Sample::new([SampleInput::of(dtype, shape, 0.0, 9.0)]).attrs(FromZeroAttrs::attrs("sample"))
@@ -33,46 +37,30 @@ pub static FROM_ZERO: OpDef = OpDef {
     },
 };
 
-/// Checks that no position is negative: [`FROM_ZERO`] on the bytes of elements of an integer dtype.
-///
-/// # Errors
-/// [`Code::OutOfRange`] for the first negative position.
-///
-/// # Panics
-/// If the bytes are not aligned for the elements.
-pub(in crate::ops) fn check_elements(attrs: &Attrs, dtype: DType, positions: &[u8]) -> Result<()> {
-    macro_rules! first_negative {
-        ($($dtype:ident $ty:ty,)*) => {
-            match dtype {
-                $(DType::$dtype => {
-                    let all = bytemuck::cast_slice::<u8, $ty>(positions);
-                    // Without an early exit, the loop is vectorised.
-                    let is_negative = all.iter().fold(0, |any, &it| any | it) < 0;
-                    all.iter().position(|&it| is_negative && it < 0).map(|at| (at, i64::from(all[at])))
-                })*
-                _ => None,
-            }
-        };
+/// Builds whether a position is not negative. Unsigned ones never are.
+fn accepts(_: &Attrs, body: &mut KernelBuilder, position: Val, _: &[Val]) -> Val {
+    if !body.ty(position).is_signed_int() {
+        return body.constant(true, DType::Bool);
     }
-    match first_negative! { I8 i8, I16 i16, I32 i32, I64 i64, } {
-        None => Ok(()),
-        Some((at, position)) => {
-            let caller = FromZeroAttrs::of(attrs).caller();
-            let message = format!("element {at} of the index is {position}, which is negative");
-            Err(Error::new(Code::OutOfRange, message).with_op(caller).help(
-                "positions of this function count from 0; those of indexing (`at`, `i`), and of the functions \
-                 in `ops::wrapping`, may count from the end",
-            ))
-        }
-    }
+    build_body(body, &[position], |[position]| position.ge(0))
 }
 
-/// Checks that positions are not negative: immediately if they are known, else at run time.
+fn refuse(attrs: &Attrs, refused: &Refused<'_>) -> Error {
+    let caller = FromZeroAttrs::of(attrs).caller();
+    let (at, position) = (refused.position, refused.element);
+    let message = format!("element {at} of the index is {position}, which is negative");
+    Error::new(Code::OutOfRange, message).with_op(caller).help(
+        "positions of this function count from 0; those of indexing (`at`, `i`), and of the functions in \
+         `ops::wrapping`, may count from the end",
+    )
+}
+
+/// Returns the positions; a negative one is an error at run time.
 #[track_caller]
 pub(in crate::ops) fn from_zero(positions: &Tensor, caller: &str) -> Tensor {
     propagate_poison!(positions);
     if !positions.dtype().is_signed_int() {
         return positions.clone();
     }
-    checked(&FROM_ZERO, &FromZeroAttrs::attrs(caller), positions, caller)
+    apply1(FROM_ZERO.op(), &FromZeroAttrs::attrs(caller), &[positions])
 }

@@ -73,7 +73,7 @@ primitives! {
     call::{ CALL, CALL_NO_INLINE };
     cast::{ CAST };
     class_index::{ CLASS_INDEX };
-    class_weights::{ CLASS_WEIGHTS };
+    class_weights::{ CLASS_WEIGHTS, POSSIBLE_CLASSES };
     comparison::{ EQUAL, GREATER, GREATER_EQUAL, ISFINITE, ISINF, ISNAN, LESS, LESS_EQUAL, NOT_EQUAL };
     concat::{ CONCAT };
     constant::{ CONSTANT };

@@ -21,7 +21,7 @@ pub(super) enum Class {
     Layouts,
     /// Operands of an elementwise op that are dense and of one shape, or one element each. Any shape.
     Elementwise,
-    /// A dense operand of a gather, and dense indices. Any shapes and any axis.
+    /// A dense operand of a gather, and dense indices. Any shapes.
     Gather,
 }
 
@@ -156,7 +156,8 @@ impl<'a> Key<'a> {
             Lowering::Gather(axis) => {
                 let axis = axis(call.attrs);
                 if let Some(word) = Word::gather(call, operands, axis) {
-                    return Self { word, attrs: &[], device, class: Class::Gather, shape: &[], axis: Some(axis) };
+                    let attrs = call.attrs.as_slice();
+                    return Self { word, attrs, device, class: Class::Gather, shape: &[], axis: Some(axis) };
                 }
                 Some(axis)
             }

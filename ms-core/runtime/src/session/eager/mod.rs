@@ -7,6 +7,7 @@
 //! - Steps of the same class share compiled [code](code), whose key has no extents and strides.
 //! - Views and constants run no code. A result that consists of its operands is a copy of each of them.
 
+mod check;
 mod code;
 mod key;
 mod origin;

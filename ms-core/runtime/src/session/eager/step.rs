@@ -1,5 +1,6 @@
 //! Prepares steps of single ops, and runs them.
 
+use super::check::{Check, DenseCheck};
 use super::code::{Ready, ready};
 use super::key::{Class, Key, OPERANDS};
 use super::{Arrays, Operands, contiguous, infer};
@@ -8,7 +9,7 @@ use ms_compile::exec::{Backend, StepCode};
 use ms_compile::lower::eager::{self, Call, StepKey};
 use ms_compile::target::Target;
 use ms_ir::error::{Result, in_op};
-use ms_ops::ops::host::{Axis, check_positions, replace_axis};
+use ms_ops::ops::host::{Axis, replace_axis};
 use ms_ops::ops::{Lowering, OpDef};
 use ms_ops::tensor::{Array, DType, Layout, MemorySpace, OpCall, Outputs, Shape, Tensor, Type};
 use smallvec::SmallVec;
@@ -26,7 +27,7 @@ pub(super) enum Step {
     },
     /// A gather from a [dense operand](Class::Gather). It has three loops: over the elements before the axis, over the
     /// indices, and over the elements after the axis. The last is omitted if there is one such element.
-    Gather { code: Arc<dyn StepCode> },
+    Gather { code: Arc<dyn StepCode>, check: DenseCheck },
     /// A kernel with the loops of the operands' layouts.
     Kernel {
         /// The type of the result.
@@ -36,7 +37,11 @@ pub(super) enum Step {
         /// Whether operands are copied to row-major memory first. Some reductions need this to preserve their order of
         /// terms.
         is_dense: bool,
+        /// The check of a gather's indices.
+        check: Option<Check>,
     },
+    /// A check of an operand. The result is the first operand.
+    Check(Check),
     /// A contraction or a library op on whole arrays.
     Whole {
         /// The types of the results.
@@ -44,7 +49,7 @@ pub(super) enum Step {
         code: Arc<dyn StepCode>,
     },
     /// A result without elements, which needs no code: a loop around an empty one takes time, too.
-    Empty { result: (Shape, DType) },
+    Empty { result: (Shape, DType), check: Option<Check> },
 }
 
 /// Words in the argument block of a gather with three loops, and with two.
@@ -95,11 +100,12 @@ impl Step {
         // The axis is the second one.
         let operand: &[usize] = if key.is_single(0) { &[2, 2, 2] } else { &[2, 2] };
         let from = (&Layout::contiguous(operand), operands.arrays[0].dtype());
-        let call = eager::prepare_gather(def, from, (&several, operands.arrays[1].dtype()), 1);
-        let ready = ready(backend, &call.key)?;
+        let gather = eager::prepare_gather(def, from, (&several, operands.arrays[1].dtype()), 1);
+        let ready = ready(backend, &gather.key)?;
         let words = if key.is_single(0) { ROW_WORDS } else { ELEMENT_WORDS };
         debug_assert_eq!(ready.words, words, "a block has what the kernel reads");
-        Ok(Self::Gather { code: ready.code })
+        let check = DenseCheck::new(backend, def, call.attrs, operands.arrays[1].dtype())?;
+        Ok(Self::Gather { code: ready.code, check })
     }
 
     /// Prepares the step of an op on operands of these layouts, with results of these types.
@@ -117,8 +123,14 @@ impl Step {
         }
         let is_kernel = matches!(def.lowering, Gather(_) | Generate(_) | Map(_) | Reduce(_));
         if (is_kernel || matches!(def.lowering, Contraction(_))) && results[0].0.contains(&0) {
-            return Ok(Self::Empty { result: results.remove(0) });
+            let check = Check::new(backend, def, call.attrs, &operands.arrays)?;
+            return Ok(Self::Empty { result: results.remove(0), check });
         }
+        let check = Check::new(backend, def, call.attrs, &operands.arrays)?;
+        let check = match (&def.lowering, check) {
+            (Lowering::Check(_), Some(check)) => return Ok(Self::Check(check)),
+            (_, check) => check,
+        };
         if !is_kernel {
             let key = StepKey::whole(def, call.attrs, &operands.arrays, settings().precision);
             return Ok(Self::Whole { results, code: ready(backend, &key)?.code });
@@ -134,7 +146,7 @@ impl Step {
             }
         };
         let ready = ready(backend, &prepared.key)?;
-        Ok(Self::Kernel { result: results.remove(0), call: prepared, ready, is_dense })
+        Ok(Self::Kernel { result: results.remove(0), call: prepared, ready, is_dense, check })
     }
 
     /// Runs the step on operands of its key.
@@ -151,27 +163,19 @@ impl Step {
     ) -> Result<Outputs> {
         match self {
             Self::Elementwise { dtype, code } => elementwise(space, *dtype, &**code, key, operands),
-            Self::Gather { code } => gather(backend, space, &**code, key, operands),
-            _ => self.run_on_layouts(backend, space, key, operands),
+            Self::Gather { code, check } => gather(space, &**code, check, key, operands),
+            _ => self.run_on_layouts(backend, space, operands),
         }
     }
 
     /// Implements [`Step::run`] for operands of [`Class::Layouts`].
     #[inline(never)]
-    fn run_on_layouts(
-        &self,
-        backend: &dyn Backend,
-        space: MemorySpace,
-        key: &Key<'_>,
-        operands: &Operands<'_>,
-    ) -> Result<Outputs> {
+    fn run_on_layouts(&self, backend: &dyn Backend, space: MemorySpace, operands: &Operands<'_>) -> Result<Outputs> {
         in_op(|| {
-            if let Some(axis) = key.axis {
-                check(backend, axis, &operands.arrays)?;
-            }
             let one = |out| Ok(Outputs::from_buf([Tensor::from_array(out)]));
             match self {
-                Self::Kernel { result: (shape, dtype), call, ready, is_dense } => {
+                Self::Kernel { result: (shape, dtype), call, ready, is_dense, check } => {
+                    check.as_ref().map_or(Ok(()), |it| it.run(&operands.arrays))?;
                     // SAFETY: the kernel writes every element before the array is returned.
                     let out = unsafe { Array::uninit_in(space, shape, *dtype)? };
                     let copies: SmallVec<[Array; 3]>;
@@ -190,6 +194,10 @@ impl Step {
                     unsafe { ready.launch(call, addresses, &operands.bits(), out.device_ptr())? };
                     one(out)
                 }
+                Self::Check(check) => {
+                    check.run(&operands.arrays)?;
+                    one(operands.arrays[0].clone())
+                }
                 Self::Whole { results, code } => {
                     let mut outputs: SmallVec<[Array; 1]> = SmallVec::with_capacity(results.len());
                     for (shape, dtype) in results {
@@ -201,7 +209,8 @@ impl Step {
                     unsafe { code.run(&[], &operands.arrays, &outputs)? };
                     Ok(outputs.into_iter().map(Tensor::from_array).collect())
                 }
-                Self::Empty { result: (shape, dtype) } => {
+                Self::Empty { result: (shape, dtype), check } => {
+                    check.as_ref().map_or(Ok(()), |it| it.run(&operands.arrays))?;
                     // SAFETY: the array has no elements.
                     one(unsafe { Array::uninit_in(space, shape, *dtype)? })
                 }
@@ -270,15 +279,15 @@ fn elementwise(
 /// Runs a step of [`Class::Gather`].
 #[inline(never)]
 fn gather(
-    backend: &dyn Backend,
     space: MemorySpace,
     code: &dyn StepCode,
+    check: &DenseCheck,
     key: &Key<'_>,
     operands: &Operands<'_>,
 ) -> Result<Outputs> {
     let (operand, index) = (operands.arrays[0], operands.arrays[1]);
     let axis = key.axis.expect("a gather has an axis");
-    check(backend, axis, &operands.arrays)?;
+    check.run(&operands.arrays, operand.shape()[axis])?;
     let (count, bytes) = (index.numel(), operand.dtype().size());
     let sizes = replace_axis(operand.shape(), axis, index.shape());
     // SAFETY: the kernel writes every element before the array is returned.
@@ -314,14 +323,4 @@ fn concat<const L: usize, const O: usize, const N: usize>(
 ) -> [usize; N] {
     let mut words = extents.into_iter().chain(operands).chain(axis);
     std::array::from_fn(|_| words.next().unwrap_or(0))
-}
-
-/// Fails if indices of a gather are out of range. On a device this is a step before the gather.
-fn check(backend: &dyn Backend, axis: usize, operands: &Arrays<'_>) -> Result<()> {
-    if backend.memory().is_host() {
-        return check_positions(operands[1], axis, operands[0].shape());
-    }
-    let ready = ready(backend, &StepKey::Check { axis })?;
-    // SAFETY: the arrays have the types of the check and are live during the call; there are no results.
-    unsafe { ready.code.run(&[], operands, &[]) }
 }

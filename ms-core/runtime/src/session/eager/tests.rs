@@ -95,7 +95,7 @@ unsafe impl Backend for Recording {
     }
 
     fn compile_step(&self, step: &Step) -> Result<Arc<dyn StepCode>> {
-        if let Step::Kernel(kernel) = step {
+        if let Step::Kernel(kernel) | Step::Check { kernel, .. } = step {
             kernel.check()?;
         }
         self.steps.lock().expect("no test panics here").push(step.clone());
@@ -233,7 +233,8 @@ fn a_thousand_shapes_of_a_class_are_one_compilation() {
             (backend.compiled(), backend.calls())
         });
         let (compiled, calls) = counted.join().expect("the backend runs it");
-        assert_eq!(compiled, 1, "class {at}: `{}`", def.name());
+        let wanted = 1 + usize::from(def.checked_operand().is_some());
+        assert_eq!(compiled, wanted, "class {at}: `{}` and its check", def.name());
         assert!(calls >= 1000, "class {at}: `{}` was called {calls} times", def.name());
     }
 }

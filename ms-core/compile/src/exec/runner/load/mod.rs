@@ -10,7 +10,7 @@ use super::copied::copied;
 use super::program::{
     CarryWords, Chain, Cycle, Patch, PlacedView, Program, Repeated, Routine, Series, Step, TripCount,
 };
-use crate::exec::{Accepted, Check, Driver, KernelLaunch};
+use crate::exec::{Check, Driver, KernelLaunch};
 use crate::lower::{
     self, Argument, BufferId, BufferLocation, IndexedAxis, KernelCall, KernelId, Loop, NextCarry, Plan, PlanStep,
     Repeat, Span, View, is_stack, value_bytes,
@@ -18,7 +18,6 @@ use crate::lower::{
 use ms_ir::MapVec;
 use ms_ir::data::{Array, Layout, MemorySpace, StreamKind, Type, with_stream};
 use ms_ir::error::Result;
-use ms_ir::op::{Lowering, definition};
 use ms_ir::{Kernel, Param, Role};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -82,13 +81,6 @@ fn constants(plan: &Plan, space: MemorySpace) -> Result<Vec<Array>> {
         with_stream(memory, StreamKind::Copy, |stream| memory.wait(memory.fence(stream)))?;
     }
     Ok(constants)
-}
-
-/// Returns whether a step has one row-major operand and one row-major result of the same type.
-fn is_dense(inputs: &[View], outputs: &[View]) -> bool {
-    let ([from], [to]) = (inputs, outputs) else { return false };
-    let is_dense = from.layout.is_contiguous() && to.layout.is_contiguous();
-    is_dense && from.dtype == to.dtype && from.layout.shape() == to.layout.shape()
 }
 
 /// Returns whether a step opens stacks that remain open after it.
@@ -171,28 +163,14 @@ impl<'a, D: Driver> Loader<'a, D> {
                 Ok(Step::Kernels(codes.into_iter().zip(blocks.into_iter().map(|it| it.1)).collect()))
             }
             PlanStep::Contraction(it) => self.contraction(it),
-            PlanStep::Library { op, attrs, inputs, outputs, node, epilogues, .. }
-                if let Lowering::Check(check) = definition(op.0).lowering
-                    && is_dense(inputs, outputs)
-                    && epilogues.is_empty() =>
-            {
-                let first = self.next_word();
-                for view in [&inputs[0], &outputs[0]] {
-                    self.check.check_view(view)?;
-                    self.push_address(view.buffer, view.layout.offset() * view.dtype.size())?;
-                }
-                let of = self.placed(&inputs[0])?;
-                let bytes = of.layout.numel() * of.dtype.size();
-                let check = Check { op: op.0, accepted: Accepted::Elements(check, attrs.clone()), node: *node };
-                Ok(Step::Check { check: Arc::new(check), of, copy: Some((first..self.next_word(), bytes)) })
-            }
             PlanStep::Library { .. } => self.library(step),
-            PlanStep::Check { op, of, axis, positions, node } => {
-                let fits = of.shape().filter(|it| *axis < it.len() && positions.dtype.is_int());
-                let shape = fits.ok_or_else(|| malformed("positions are of an axis"))?;
-                let accepted = Accepted::Positions { of: of.clone(), shape, axis: *axis };
-                let check = Arc::new(Check { op: op.0, accepted, node: *node });
-                Ok(Step::Check { check, of: self.placed(positions)?, copy: None })
+            PlanStep::Check { op, attrs, operands, record, views, node } => {
+                let check = Check { op: op.0, attrs: attrs.clone(), operands: operands.clone(), node: *node };
+                Ok(Step::Check {
+                    check: Arc::new(check),
+                    record: self.address(record, size_of::<i64>())?,
+                    views: views.iter().map(|it| self.placed(it)).collect::<Result<_>>()?,
+                })
             }
             PlanStep::Call { routine, inputs, outputs } => {
                 let routine = routine.0 as usize;

@@ -1,6 +1,7 @@
 //! Lowers a graph to a [`Flat`]. Views become the layouts of operands, and nodes with regions become steps that run
 //! routines.
 
+mod checks;
 mod regions;
 
 use crate::lower::fusion::domain::Domain;
@@ -8,11 +9,8 @@ use crate::lower::fusion::gather::GatherWalk;
 use crate::lower::plan::is_stack;
 use crate::lower::plan::routines::Routines;
 use crate::lower::rewrites::casts::{is_read_fast, sums_evenly};
-use crate::lower::rewrites::flat::{
-    Access, Accesses, Check, CheckIndex, Flat, FlatNode, Kind, Origin, Source, ValueIndex,
-};
+use crate::lower::rewrites::flat::{Access, Accesses, Flat, FlatNode, Kind, Origin, Source, ValueIndex};
 use crate::target::Target;
-use ms_ir::check_positions;
 use ms_ir::data::{Attrs, DType, Layout, Literal, Scalar, Shape, Strides, Type};
 use ms_ir::error::{Code, Error, Result};
 use ms_ir::op::{Lowering, ReduceRule, definition, dialect};
@@ -207,6 +205,11 @@ impl Flatten<'_> {
                 self.push(graph, node, Kind::Reduce(rule), inputs)
             }
             Lowering::Gather(axis) => self.gather(graph, node, axis(&node.attrs), inputs),
+            Lowering::Check(_) => {
+                self.check(graph, node, &inputs)?;
+                self.flat.checked.extend(inputs[0].value());
+                Ok(inputs.into_iter().take(1).collect())
+            }
             Lowering::View(rule) => one(self.view(graph.ty(node.outputs[0]), &node.attrs, *rule, &inputs[0])?),
             Lowering::Constant(data) => one(self.constant(data(&node.attrs))),
             Lowering::Contraction(ranks) => {
@@ -219,7 +222,6 @@ impl Flatten<'_> {
             Lowering::Library
             | Lowering::Spatial(_)
             | Lowering::Update
-            | Lowering::Check(_)
             | Lowering::Slices(_)
             | Lowering::Composite(_) => self.library(graph, node, inputs),
             Lowering::Regions(_) => self.region(graph, node, inputs),
@@ -252,44 +254,14 @@ impl Flatten<'_> {
     /// Adds a gather, preceded by a check of its indices unless they are known to be valid.
     fn gather(&mut self, graph: &Graph, node: &Node, axis: usize, inputs: Accesses) -> Result<Accesses> {
         let operand = self.in_memory(inputs[0].clone())?;
-        let (mut index, mut check) = (inputs[1].clone(), None);
-        if !self.have_positions(&index, axis, operand.layout.shape()) {
+        let check = self.check(graph, node, &inputs)?;
+        let mut index = inputs[1].clone();
+        if check.is_some() {
             index = self.in_memory(index)?;
-            check = Some(self.check(node, graph.ty(node.inputs[0]), axis, &index));
         }
         let walk = GatherWalk::new(&operand.layout, &index.layout, axis);
         let inputs = smallvec![operand.with_layout(walk.operand), index.with_layout(walk.index)];
         self.push(graph, node, Kind::Gather { axis: walk.axis, check }, inputs)
-    }
-
-    /// Adds the check that fails if an index is out of range along an axis of an operand of type `of`.
-    fn check(&mut self, node: &Node, of: &Type, axis: usize, positions: &Access) -> CheckIndex {
-        let flat = &mut self.flat;
-        let is_same = |it: &&Check| {
-            (it.op, &it.of, it.axis) == (node.op, of, axis) && flat.nodes[it.node].inputs[0] == *positions
-        };
-        let recent = flat.checks.len().saturating_sub(16)..flat.checks.len();
-        if let Some(known) = recent.rev().find(|&it| is_same(&&flat.checks[it])) {
-            return known;
-        }
-        let check = flat.checks.len();
-        flat.checks.push(Check { op: node.op, of: of.clone(), axis, node: flat.nodes.len() });
-        let kind = Kind::Check(check);
-        let (attrs, inputs, location) = (Attrs::none(), smallvec![positions.clone()], node.location);
-        flat.nodes.push(FlatNode { kind, attrs, inputs, outputs: SmallVec::new(), location });
-        check
-    }
-
-    /// Returns whether all indices are known to be in range along an axis.
-    fn have_positions(&self, index: &Access, axis: usize, shape: &[usize]) -> bool {
-        let positions = match index.source {
-            Source::Splat(scalar) => Literal::scalar(scalar, index.dtype).to_array(),
-            Source::Value(value) => match self.flat.values[value].origin {
-                Origin::Constant(at) => self.flat.constants[at as usize].to_array().with_layout(index.layout.clone()),
-                Origin::Input(_) | Origin::Node(_) | Origin::Position => return false,
-            },
-        };
-        check_positions(&positions, axis, shape).is_ok()
     }
 
     fn constant(&mut self, literal: &Literal) -> Access {
