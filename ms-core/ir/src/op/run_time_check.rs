@@ -22,14 +22,15 @@ impl OpDef {
     }
 
     /// Returns the numbers that a check of operands of these types depends on: the attributes that are sizes or
-    /// extents, or the size of the axis that a gather indexes. A kernel takes them as i64 values, so that its code
+    /// extents, or the size of the axis that a gather indexes and twice that. A kernel takes them as i64 values, so that its code
     /// serves all sizes.
     ///
     /// # Panics
     /// If a number is symbolic.
     pub fn check_sizes<'t>(&self, attrs: &Attrs, operand: impl Fn(usize) -> &'t [usize]) -> SmallVec<[i64; 2]> {
         if let Lowering::Gather(axis) = self.lowering {
-            return SmallVec::from_iter([operand(0)[axis(attrs)] as i64]);
+            let size = operand(0)[axis(attrs)] as i64;
+            return SmallVec::from_slice(&[size, 2 * size]);
         }
         let own = self.info.attrs.iter().zip(attrs.as_slice());
         let sizes = own.filter(|it| matches!(it.0.kind, AttrKind::Size | AttrKind::Extent));
@@ -55,9 +56,8 @@ impl OpDef {
                 // As unsigned numbers, negative ones are the largest.
                 let element = body.cast(element, DType::I64);
                 let shifted = body.binary(BinaryOp::Add, element, sizes[0]);
-                let sizes = body.binary(BinaryOp::Add, sizes[0], sizes[0]);
-                let [shifted, sizes] = [shifted, sizes].map(|it| body.cast(it, DType::U64));
-                body.compare(Compare::Lt, shifted, sizes)
+                let [shifted, twice] = [shifted, sizes[1]].map(|it| body.cast(it, DType::U64));
+                body.compare(Compare::Lt, shifted, twice)
             }
             _ => unreachable!("`{}` makes no check", self.name()),
         };

@@ -3,7 +3,7 @@
 use crate::exec::{Check, Driver, LibraryCall, TileArguments};
 use crate::lower::BufferLocation;
 use ms_ir::Contraction;
-use ms_ir::data::{Array, DType, Layout, Storage, Type};
+use ms_ir::data::{Array, DType, Layout, Storage};
 use ms_ir::op::definition;
 use smallvec::SmallVec;
 use std::ops::Range;

@@ -66,7 +66,7 @@ impl DenseCheck {
     /// The errors of compiling code.
     pub fn new(backend: &dyn Backend, def: &'static OpDef, attrs: &Attrs, dtype: DType) -> Result<Self> {
         // Two elements represent any number of them.
-        let call = eager::prepare_check(def, attrs, (&Layout::contiguous(&[2]), dtype), 1);
+        let call = eager::prepare_check(def, attrs, (&Layout::contiguous(&[2]), dtype), 2);
         Ok(Self(ready(backend, &call.key)?.code))
     }
 
@@ -82,8 +82,8 @@ impl DenseCheck {
             return Ok(());
         }
         let (count, at, step) = (index.numel() as u64, index.device_ptr() as u64, index.dtype().size() as u64);
-        // The number of iterations, then addresses and strides of the iota, the indices and the record, then the size.
-        let block = [count, 0, POSITION_BYTES, at, step, 0, 0, size as u64];
+        // The number of iterations, then addresses and strides of the iota, the indices and the record, then the sizes.
+        let block = [count, 0, POSITION_BYTES, at, step, 0, 0, size as u64, 2 * size as u64];
         // SAFETY: the indices are dense and live during the call.
         unsafe { self.0.run(&block, operands, &[]) }
     }
