@@ -171,7 +171,7 @@ fn ops_of_the_program_run_where_they_say() {
     });
 }
 
-/// Asserts that the latest compiled step contains at least so many checks, none of which is a wait.
+/// Asserts that the latest compiled step has at least `least` checks, and waits for nothing.
 fn assert_checks(least: usize) {
     let plans = ms::compile_report().into_iter().rev().filter_map(|it| it.stages.iter().find_map(|it| it.plan));
     let plan = plans.into_iter().next().expect("a step was compiled");

@@ -241,7 +241,7 @@ fn every_public_item_has_an_example() {
         ("error random", "modules, whose items are checked"),
         ("Marked NoCall", "macros refer to them, and programs do not"),
         ("Traced Run WindowAxis Windows reduced_dims", "for transforms and rules of ops"),
-        ("ChannelMeans channel_means check_classes is_float_status_monitored is_host_only", "for backends"),
+        ("ChannelMeans channel_means is_float_status_monitored is_host_only", "for backends"),
         (
             "Created Dependent Gathered TakenSlot WeakParameter outside_functions is_outside_functions with_created",
             "slots in compiled functions",
