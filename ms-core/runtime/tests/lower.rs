@@ -140,7 +140,7 @@ fn numbers_of_steps() {
         ("concat", 3, include_str!("lower/concat.msir")),
         ("slice_update", 5, include_str!("lower/slice_update.msir")),
         ("nested_slices", 4, include_str!("lower/nested_slices.msir")),
-        ("embedding", 2, include_str!("lower/embedding.msir")),
+        ("embedding", 3, include_str!("lower/embedding.msir")),
     ];
     for (name, steps, text) in cases {
         let plan = plan(text);
