@@ -45,6 +45,7 @@ mod kernel;
 mod launch;
 mod map_vec;
 mod memo;
+mod pairwise;
 mod positions;
 mod precision;
 #[cfg(test)]
@@ -70,6 +71,7 @@ pub use map_vec::MapVec;
 pub use math::Math;
 #[doc(hidden)]
 pub use memo::Memo;
+pub use pairwise::{CHUNK, PairwiseTree};
 pub use positions::positions;
 pub use precision::Precision;
 pub use rewrite::{Rewriter, Values, rewrite};

@@ -1,13 +1,15 @@
 //! Computes one block of an ordered GEMM on one thread.
 
 use super::dot::{DOT_ELEMENTS, dot};
-use super::element::{Accumulator, CHUNK, ROW_TILES, Stored, TILE, Tile};
+use super::element::{Accumulator, ROW_TILES, Stored, TILE, Tile};
+use super::merge::{ChunkMerge, EarlierSums, Slots};
 use super::panels::Elements;
 use super::tile::packed;
 use super::{ALIASED, Matrix};
 use crate::isa::Isa;
 use ms_ir::data::Array;
 use ms_ir::error::Result;
+use ms_ir::{CHUNK, PairwiseTree};
 use std::mem::MaybeUninit;
 
 /// Number of tiles of rows that are packed at once, as a strip.
@@ -39,8 +41,8 @@ pub struct Ordered {
     pub isa: Isa,
     /// `[m, k, n]`
     pub sizes: [usize; 3],
-    /// Whether products are added to the sums of earlier chunks in the result; only for accumulators' types.
-    pub accumulate: bool,
+    /// Earlier sums that the product is combined with; only for accumulators' types.
+    pub earlier: EarlierSums,
     /// Whether products with a vector may use vectorised sums, which have another order.
     pub vectorised_sums: bool,
 }
@@ -108,17 +110,20 @@ impl Ordered {
             // `vectorised_sums` is set only for one row.
             return unsafe { self.vector_times_columns(tile, a.as_accumulators(), b.as_accumulators(), out) };
         }
-        if all_accumulators && m * n == 1 && k >= DOT_ELEMENTS && !self.accumulate {
-            // SAFETY: the row and the column have `k` elements of the accumulators' type.
-            let (sum, summed) = unsafe { dot(tile, k, a.as_accumulators(), b.as_accumulators())? };
-            // SAFETY: the result has one element, of the accumulators' type.
-            unsafe { out.matrix.first.cast::<W>().write(sum) };
-            if summed == k {
-                return Ok(());
-            }
-            let rest = Self { sizes: [1, k - summed, 1], accumulate: true, ..self };
-            // SAFETY: `summed < k`, so the operands have the remaining `k - summed` elements.
-            return unsafe { rest.block(tile, a.skip(0, summed), (b.skip(summed, 0), None), out) };
+        if all_accumulators && m * n == 1 && k >= DOT_ELEMENTS && self.earlier.count == 0 {
+            let result = out.matrix.first.cast::<W>();
+            let rest = |summed: usize| {
+                let rest = Self { sizes: [1, k - summed, 1], ..self };
+                // SAFETY: `summed < k`, so the operands have the remaining `k - summed` elements, of which the block
+                // writes the sum.
+                unsafe {
+                    rest.block(tile, a.skip(0, summed), (b.skip(summed, 0), None), out)?;
+                    Ok(*result)
+                }
+            };
+            // SAFETY: the row and the column have `k` elements of the accumulators' type, and the result has one.
+            unsafe { result.write(dot(tile, k, a.as_accumulators(), b.as_accumulators(), rest)?) };
+            return Ok(());
         }
         let height = tile.height(m);
         let strip = (height * STRIP_TILES).min(m);
@@ -137,20 +142,20 @@ impl Ordered {
             && (along == size_of::<W>() || along.saturating_mul(k.min(CHUNK)) <= UNPACKED_BYTES);
         let packed_rows = if rows_in_place { 0 } else { strip };
         let depth = k.min(CHUNK);
-        let keeps_sums = !out.format.is_accumulator && k > CHUNK;
-        let lens = [packed_rows * depth, packed_columns * depth + tile.columns, if keeps_sums { m * n } else { 0 }];
-        let [a_len, b_len, sums_len] = lens.map(|it| it.next_multiple_of(ALIGN));
-        let len = a_len + b_len + sums_len;
+        let tree = PairwiseTree::of_terms(k);
+        // The result is the first slot, unless its type is another one or it holds an earlier sum.
+        let result = (out.format.is_accumulator && self.earlier.count == 0).then(|| out.as_accumulators());
+        let slots = if k > CHUNK { tree.slots() - usize::from(result.is_some()) } else { 0 };
+        let slot_columns = n.next_multiple_of(tile.columns);
+        let lens = [packed_rows * depth, packed_columns * depth + tile.columns, slots * m * slot_columns];
+        let [a_len, b_len, slots_len] = lens.map(|it| it.next_multiple_of(ALIGN));
+        let len = a_len + b_len + slots_len;
         let mut stack = StackBuffer::<W>(MaybeUninit::uninit());
         // SAFETY: packed operands and sums are written below before anything reads them.
         let heap = (len > STACK_ELEMENTS).then(|| unsafe { Array::uninit(&[len], W::DTYPE) }).transpose()?;
         let a_room = heap.as_ref().map_or(stack.0.as_mut_ptr().cast::<W>(), |it| it.device_ptr().cast());
-        let (b_room, sums_room) = (a_room.wrapping_add(a_len), a_room.wrapping_add(a_len + b_len));
-        // Sums of the accumulators' type are accumulated in the result.
-        let sums = match out.format.is_accumulator {
-            true => Matrix { first: out.matrix.first.cast(), steps: out.matrix.steps.map(|it| it / size) },
-            false => Matrix { first: sums_room, steps: [n as isize, 1] },
-        };
+        let b_room = a_room.wrapping_add(a_len);
+        let slots = Slots { result, room: b_room.wrapping_add(b_len), sizes: [m, slot_columns] };
         // One row is multiplied by groups of tiles of columns, as far as there are whole groups.
         let group = ROW_TILES * tile.columns;
         let grouped = if m == 1 && (panels.is_some() || in_place) { n / group * group } else { 0 };
@@ -159,7 +164,8 @@ impl Ordered {
         // An empty reduction dimension has one chunk, whose sums are +0.
         for start in (0..k.max(1)).step_by(CHUNK) {
             let depth = CHUNK.min(k - start);
-            let merge = ChunkMerge { first: start == 0 && !self.accumulate, last: start + depth == k };
+            let combined = tree.combined(start / CHUNK);
+            let merge = ChunkMerge { slots, combined, last: start + depth == k, earlier: self.earlier, out };
             let (a, b) = (a.skip(0, start), b.skip(start, 0));
             let lefts = (grouped..n).step_by(tile.columns);
             // SAFETY: `top..top + strip` and `left..left + tile.columns` are clipped to `m` and `n`, and
@@ -201,12 +207,11 @@ impl Ordered {
                             ),
                             None => (b.skip(0, left).matrix.first.cast(), [b_down / size, tile.columns as isize]),
                         };
-                        let (sums, out) = (sums.skip(0, left), out.skip(0, left));
-                        if out.format.is_accumulator && merge.first && sums.steps[1] == 1 {
-                            (tile.row)(depth, (first, along), (right, steps), sums.first);
+                        if let Some(to) = merge.destination(true) {
+                            (tile.row)(depth, (first, along), (right, steps), to.skip(0, left).first);
                         } else {
                             (tile.row)(depth, (first, along), (right, steps), product);
-                            merge.write([1, group], product, group, sums, out);
+                            merge.write([0, left], [1, group], (product, group));
                         }
                     }
                     for left in lefts.clone() {
@@ -220,90 +225,30 @@ impl Ordered {
                         } else {
                             pack_columns(left, b_room)
                         };
-                        let (sums, out) = (sums.skip(0, left), out.skip(0, left));
-                        let is_direct =
-                            out.format.is_accumulator && merge.first && columns == tile.columns && sums.steps[1] == 1;
+                        let direct = merge.destination(columns == tile.columns).map(|it| it.skip(0, left));
                         for at in tops.clone() {
                             let rows = height.min(m - at);
-                            let left = match rows_in_place {
+                            let rows_of_a = match rows_in_place {
                                 true => a.skip(at, 0).as_accumulators(),
                                 false => {
                                     let packed = Matrix { first: a_room.cast_const(), steps: packed(rows) };
                                     packed.at(((at - top) * depth) as isize)
                                 }
                             };
-                            let to = match is_direct {
-                                true => (sums.skip(at, 0).first, sums.steps[0]),
-                                false => (product.add((at - top) * tile.columns), tile.columns as isize),
+                            let to = match direct {
+                                Some(to) => (to.skip(at, 0).first, to.steps[0]),
+                                None => (product.add((at - top) * tile.columns), tile.columns as isize),
                             };
-                            (tile.run)([rows, depth], false, left, (panel, step), to);
+                            (tile.run)([rows, depth], false, rows_of_a, (panel, step), to);
                         }
-                        for at in tops.clone().filter(|_| !is_direct) {
+                        for at in tops.clone().filter(|_| direct.is_none()) {
                             let product = product.add((at - top) * tile.columns);
-                            let sizes = [height.min(m - at), columns];
-                            merge.write(sizes, product, tile.columns, sums.skip(at, 0), out.skip(at, 0));
+                            merge.write([at, left], [height.min(m - at), columns], (product, tile.columns));
                         }
                     }
                 }
             }
         }
         Ok(())
-    }
-}
-
-/// How the sums of a chunk are combined with earlier ones.
-#[derive(Clone, Copy)]
-struct ChunkMerge {
-    /// Whether sums start here: in the first chunk, unless the product accumulates.
-    first: bool,
-    /// Whether this is the last chunk, after which the sums are the result.
-    last: bool,
-}
-
-impl ChunkMerge {
-    /// Combines a tile of the chunk's sums, whose rows are `width` elements apart, with the sums of earlier chunks.
-    ///
-    /// # Safety
-    /// The tile, the sums and the result have that many rows and columns, and the sums of earlier chunks are
-    /// initialised.
-    unsafe fn write<W: Accumulator>(
-        self,
-        [rows, columns]: [usize; 2],
-        tile: *mut W,
-        width: usize,
-        sums: Matrix<*mut W>,
-        out: Stored<*mut u8, W>,
-    ) {
-        let dense = sums.steps[1] == 1;
-        if self.first && self.last && !out.format.is_accumulator {
-            // SAFETY: the tile's rows are initialised and the result has `rows` by `columns` elements, by this
-            // function's contract.
-            return unsafe { (out.format.write)([rows, columns], (tile, width), out.matrix) };
-        }
-        for row in 0..rows {
-            // SAFETY: `row < rows`; the tile's rows are initialised and do not overlap other memory; sums and result
-            // have `columns` elements in this row.
-            unsafe {
-                let tile = std::slice::from_raw_parts_mut(tile.add(row * width), columns);
-                let sums = sums.skip(row, 0);
-                if out.format.is_accumulator && dense {
-                    let to = std::slice::from_raw_parts_mut(sums.first, columns);
-                    match self.first {
-                        true => to.copy_from_slice(tile),
-                        false => to.iter_mut().zip(tile).for_each(|(to, &mut it)| *to = *to + it),
-                    }
-                    continue;
-                }
-                if !self.first {
-                    for (column, value) in tile.iter_mut().enumerate() {
-                        *value = *sums.skip(0, column).first + *value;
-                    }
-                }
-                match self.last || out.format.is_accumulator {
-                    true => (out.format.write)([1, columns], (tile.as_ptr(), 0), out.skip(row, 0).matrix),
-                    false => tile.iter().enumerate().for_each(|(at, &it)| *sums.skip(0, at).first = it),
-                }
-            }
-        }
     }
 }

@@ -1,10 +1,11 @@
 //! Computes dot products of long vectors: several chunks at once, each as an independent accumulation chain.
 
 use super::Matrix;
-use super::element::{Accumulator, CHUNK, PACK_WIDTH, Tile};
+use super::element::{Accumulator, PACK_WIDTH, Tile};
 use super::pack::pack;
 use ms_ir::data::{Array, Element};
 use ms_ir::error::Result;
+use ms_ir::{CHUNK, PairwiseTree};
 
 /// Number of elements that are summed at once.
 pub const DOT_ELEMENTS: usize = PACK_WIDTH * CHUNK;
@@ -26,27 +27,30 @@ pub unsafe fn plain<W: Accumulator>(a: *const W, b: *const W) -> [W; PACK_WIDTH]
     sums
 }
 
-/// Returns the dot product of the first elements of a row `a` and a column `b`, and their number, a multiple of
-/// [`DOT_ELEMENTS`].
+/// Returns the dot product of a row `a` and a column `b`. `rest` returns the dot product of the elements from an index
+/// on, a multiple of [`DOT_ELEMENTS`].
 ///
 /// # Safety
 /// The row and the column have `k` elements each, and the CPU has the tile's instruction set.
 ///
 /// # Errors
-/// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for packed chunks.
+/// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for packed chunks; the errors of `rest`.
 pub unsafe fn dot<W: Accumulator>(
     tile: Tile<W>,
     k: usize,
     a: Matrix<*const W>,
     b: Matrix<*const W>,
-) -> Result<(W, usize)> {
+    rest: impl FnOnce(usize) -> Result<W>,
+) -> Result<W> {
     // SAFETY: `pack` writes both halves before `chains` reads them.
     let room = unsafe { Array::uninit(&[2 * DOT_ELEMENTS], <W as Element>::DTYPE)? };
     let a_room = room.device_ptr().cast::<W>();
     let b_room = a_room.wrapping_add(DOT_ELEMENTS);
     let chunks = |it: Matrix<*const W>, step: isize| Matrix { first: it.first, steps: [CHUNK as isize * step, step] };
-    let mut sum: Option<W> = None;
     let summed = k / DOT_ELEMENTS * DOT_ELEMENTS;
+    // The rest has fewer chunks than are summed at once, so that it counts as one odd chunk at the end.
+    let tree = PairwiseTree::new(summed / CHUNK + usize::from(summed < k));
+    let mut slots = [W::default(); usize::BITS as usize];
     for start in (0..summed).step_by(DOT_ELEMENTS) {
         let (a, b) = (chunks(a.skip(0, start), a.steps[1]), chunks(b.skip(start, 0), b.steps[0]));
         // SAFETY: `start + DOT_ELEMENTS <= summed <= k`, so both operands have `DOT_ELEMENTS` more elements, and each
@@ -56,7 +60,10 @@ pub unsafe fn dot<W: Accumulator>(
             pack(tile.transpose, b, PACK_WIDTH, CHUNK, b_room);
             (tile.chains)(a_room, b_room)
         };
-        sum = sums.into_iter().fold(sum, |sum, it| Some(sum.map_or(it, |sum| sum + it)));
+        sums.into_iter().enumerate().for_each(|(line, sum)| tree.push(start / CHUNK + line, &mut slots, sum));
     }
-    Ok((sum.unwrap_or_default(), summed))
+    if summed < k {
+        tree.push(summed / CHUNK, &mut slots, rest(summed)?);
+    }
+    Ok(slots[0])
 }

@@ -5,9 +5,6 @@ use crate::isa::Isa;
 use half::{bf16, f16};
 use ms_ir::data::{DType, Element};
 
-/// Number of elements of a chunk of the reduction dimension.
-pub const CHUNK: usize = 1024;
-
 /// Number of rows or columns that are read at once, few enough that their cache lines stay in the cache.
 pub const PACK_WIDTH: usize = 8;
 
@@ -22,7 +19,7 @@ pub const TILE: usize = 14 * 32;
 pub type Transpose<W> = unsafe fn(depth: usize, from: *const W, across: isize, to: *mut W, width: usize);
 
 /// Computes [`PACK_WIDTH`] accumulation chains: for each `line`, the sum of `a[p * PACK_WIDTH + line] * b[p *
-/// PACK_WIDTH + line]` over all `p` below [`CHUNK`] in order, from +0. Each step is rounded once.
+/// PACK_WIDTH + line]` over all `p` below [`CHUNK`](ms_ir::CHUNK) in order, from +0. Each step is rounded once.
 ///
 /// # Safety
 /// The operands have `PACK_WIDTH * CHUNK` elements, and the CPU has the instruction set.
@@ -199,6 +196,15 @@ impl<P: Pointer, W> Stored<P, W> {
 impl<W: Accumulator> Stored<*const u8, W> {
     /// Returns the matrix as one of accumulators; its elements must have their type.
     pub fn as_accumulators(self) -> Matrix<*const W> {
+        debug_assert!(self.format.is_accumulator);
+        let Matrix { first, steps } = self.matrix;
+        Matrix { first: first.cast(), steps: steps.map(|it| it / size_of::<W>() as isize) }
+    }
+}
+
+impl<W: Accumulator> Stored<*mut u8, W> {
+    /// Returns the matrix as one of accumulators; its elements must have their type.
+    pub fn as_accumulators(self) -> Matrix<*mut W> {
         debug_assert!(self.format.is_accumulator);
         let Matrix { first, steps } = self.matrix;
         Matrix { first: first.cast(), steps: steps.map(|it| it / size_of::<W>() as isize) }

@@ -11,6 +11,7 @@ mod element;
 mod epilogue;
 mod format;
 mod matrices;
+mod merge;
 mod multiplier;
 mod ordered;
 mod pack;
@@ -25,13 +26,14 @@ mod engine;
 pub use batched::BatchedGemm;
 pub use block::Ordered;
 use element::Stored;
-pub use element::{Accumulator, CHUNK, PACK_WIDTH, Tile, Transpose};
+pub use element::{Accumulator, PACK_WIDTH, Tile, Transpose};
 pub use engine::{BLOCK, Filters, Layout, TILE};
 #[cfg(any(test, feature = "emulation"))]
 #[doc(hidden)]
 pub use engine::{Engine, Implementation, testing};
 pub use epilogue::Epilogue;
 use epilogue::{OutputTile, OutputTiles};
+pub use merge::EarlierSums;
 pub use multiplier::{Arithmetic, Elements, Left, Multiplier};
 pub use pack::pack;
 pub use panels::{CacheBytes, PackedKey, cache};
@@ -76,7 +78,8 @@ unsafe fn floats<W: Accumulator>(
     operands: [StepOperand<'_>; 2],
     to: To<'_>,
 ) -> Result<()> {
-    let ordered = Ordered { isa, sizes: [product.m, product.k, product.n], accumulate: false, vectorised_sums };
+    let ordered =
+        Ordered { isa, sizes: [product.m, product.k, product.n], earlier: EarlierSums::NONE, vectorised_sums };
     let format = |dtype| W::format(isa, dtype).expect("the types of a contraction have its accumulators");
     let bytes = |steps: [isize; 2], size: usize| steps.map(|it| it * size as isize);
     let operand = |of: StepOperand<'_>, dtype, steps| {

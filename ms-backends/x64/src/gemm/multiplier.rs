@@ -5,7 +5,7 @@
 
 use super::element::Accumulator;
 use super::engine::{Engine, EngineChoice, Filters, Floats, Magnitudes, PackedLeft, range_of_elements};
-use super::{Matrix, Ordered};
+use super::{EarlierSums, Matrix, Ordered};
 use crate::isa::Isa;
 use ms_ir::Precision;
 use ms_ir::data::{DType, HostArray, Storage};
@@ -193,8 +193,8 @@ pub struct Left<'a, W> {
 impl<W: Accumulator> Left<'_, W> {
     /// Computes the products with these indices. A product uses the left operand with its index modulo their number.
     ///
-    /// `offsets` returns the element offsets of right operands and of results, which have `n` columns. With
-    /// `accumulate`, products are added to the results.
+    /// `offsets` returns the element offsets of right operands and of results, which have `n` columns. Products are
+    /// combined with `earlier` sums. A matrix engine continues one earlier sum, in its own order.
     ///
     /// # Safety
     /// The conditions of [`Ordered::run`] hold. Right operands have only elements that the
@@ -209,7 +209,7 @@ impl<W: Accumulator> Left<'_, W> {
         right: Matrix<*const W>,
         out: Matrix<*mut W>,
         n: usize,
-        accumulate: bool,
+        earlier: EarlierSums,
     ) -> Result<()> {
         let ([m, k], count) = (self.sizes, self.count);
         let left = Matrix { first: self.elements.as_ptr(), steps: self.steps };
@@ -222,9 +222,11 @@ impl<W: Accumulator> Left<'_, W> {
         // `count * m * k`, the least length of the slice.
         unsafe {
             let Some(engine) = self.multiplier.engine else {
-                let product = Ordered { isa: self.multiplier.isa, sizes, accumulate, vectorised_sums: false };
+                let product = Ordered { isa: self.multiplier.isa, sizes, earlier, vectorised_sums: false };
                 return product.run(products.len(), |it| offsets(products.start + it), left, right, out);
             };
+            debug_assert!(earlier.count <= 1);
+            let accumulate = earlier.count > 0;
             let floats =
                 Floats { sizes, operands: [left, right].map(Matrix::in_bytes), out: out.in_bytes(), accumulate };
             let offsets = |it: usize| offsets(it).map(|at| at * size_of::<W>() as isize);

@@ -1,7 +1,7 @@
 //! GEMM with a fixed order of sums, which does not depend on sizes, strides, threads or instruction sets.
 //!
-//! The reduction dimension is split into chunks of 1,024 elements. Each chunk is one chain of fused multiply-adds from
-//! +0 in order, and the sums of the chunks are added in order.
+//! The reduction dimension is split into [chunks](ms_ir::CHUNK). Each chunk is one chain of fused multiply-adds from +0
+//! in order, and the sums of the chunks are combined [pairwise](ms_ir::PairwiseTree).
 //!
 //! Elements of the result are independent, so that blocks, tiles and threads may partition M and N freely, but not K.
 //! Elements of f16 and bf16 are widened to f32, and the sum is rounded once.

@@ -1,8 +1,9 @@
 //! Packs right operands into micro-panels: for one call, or cached with a parameter.
 
-use super::element::{Accumulator, CHUNK, Stored, Tile};
+use super::element::{Accumulator, Stored, Tile};
 use super::{Addresses, Matrix, Shared};
 use crate::threads;
+use ms_ir::CHUNK;
 use ms_ir::data::{Array, DType, Storage};
 use ms_ir::error::Result;
 use std::any::Any;

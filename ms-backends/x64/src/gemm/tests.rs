@@ -206,9 +206,17 @@ fn in_order(a: &Array, b: &Array) -> Vec<u64> {
     let add = |x: f64, y: f64| if dtype == DType::F64 { x + y } else { (x as f32 + y as f32).into() };
     let element = |i: usize, j: usize| {
         let chunks = (0..k).step_by(1024).map(|start| chain(i, j, start..k.min(start + 1024)));
-        canonical(Scalar::Float(chunks.reduce(add).unwrap_or(0.0)), dtype)
+        canonical(Scalar::Float(by_adjacent_pairs(chunks.collect(), add)), dtype)
     };
     (0..m).flat_map(|i| (0..n).map(move |j| (i, j))).map(|(i, j)| element(i, j)).collect()
+}
+
+/// Combines sums by adjacent pairs, level by level; an odd last one is carried up.
+fn by_adjacent_pairs(mut sums: Vec<f64>, add: impl Fn(f64, f64) -> f64) -> f64 {
+    while sums.len() > 1 {
+        sums = sums.chunks(2).map(|pair| pair.iter().copied().reduce(&add).expect("one or two")).collect();
+    }
+    sums.first().copied().unwrap_or(0.0)
 }
 
 fn isas() -> impl Iterator<Item = Isa> {
@@ -241,6 +249,38 @@ fn sums_have_one_order() {
             for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {
                 check_order(&rounded(&[m, k], dtype, 3), &rounded(&[k, n], dtype, 4));
             }
+        }
+    }
+    // Many chunks, in numbers with several waiting sums.
+    for (m, k, n) in
+        [(1, 65_536, 40), (7, 15 * 1024, 33), (40, 7 * 1024 + 1, 3), (1, 11 * 1024 + 5, 1), (6, 70_000, 16)]
+    {
+        for dtype in [DType::F32, DType::BF16] {
+            check_order(&rounded(&[m, k], dtype, 5), &rounded(&[k, n], dtype, 6));
+        }
+    }
+}
+
+/// Partial products of aligned blocks of chunks, combined by the upper levels of the tree, are the product.
+#[test]
+fn aligned_blocks_of_chunks_are_subtrees() {
+    for (k, chunks) in [(8 * 1024, 1), (8 * 1024, 4), (11 * 1024 + 7, 2), (13 * 1024, 8), (21 * 1024 + 1, 4)] {
+        let (a, b) = (rounded(&[5, k], DType::F32, 1), rounded(&[k, 20], DType::F32, 2));
+        for isa in isas() {
+            let parts = (0..k).step_by(chunks * 1024).map(|start| {
+                let of_part = (chunks * 1024).min(k - start);
+                let a = a.with_layout(a.layout().slice(1, start, of_part, 1));
+                let b = b.with_layout(b.layout().slice(0, start, of_part, 1));
+                product(isa, Precision::Strict, &a, &b).on_host().expect("the elements are readable").scalars()
+            });
+            let parts: Vec<Vec<Scalar>> = parts.collect();
+            let combined = (0..5 * 20).map(|at| {
+                let sums = parts.iter().map(|it| it[at].as_f64()).collect();
+                let sum = by_adjacent_pairs(sums, |x, y| (x as f32 + y as f32).into());
+                canonical(Scalar::Float(sum), DType::F32)
+            });
+            let got = bits(&product(isa, Precision::Strict, &a, &b));
+            assert_eq!(combined.collect::<Vec<_>>(), got, "{k} terms in blocks of {chunks} chunks on {isa}");
         }
     }
 }

@@ -6,10 +6,11 @@
 use super::Conv;
 use super::lanes::Lanes;
 use super::vector::{Chains, Direct, OUTPUTS, SLACK};
+use ms_ir::CHUNK;
 use ms_ir::data::{Array, try_room};
 use ms_ir::error::Result;
 use ms_x64::Isa;
-use ms_x64::gemm::{CHUNK, PACK_WIDTH, Shared};
+use ms_x64::gemm::{EarlierSums, PACK_WIDTH, Shared};
 use ms_x64::threads;
 use std::ops::Range;
 use std::slice::from_raw_parts;
@@ -127,9 +128,9 @@ impl<'a, T: Direct> BackwardData<'a, T> {
                                 weights: (weights.add(tap * weights_step), [taps * weights_step, 1]),
                                 outputs: channels.len(),
                                 to: (sums, lanes.sums),
-                                adds: true,
+                                earlier: EarlierSums { count: 1, distance: 0 },
                             };
-                            chains.compute(&lanes.loops);
+                            chains.compute(&lanes.loops)?;
                         }
                     }
                     for (at, channel) in channels.clone().enumerate() {

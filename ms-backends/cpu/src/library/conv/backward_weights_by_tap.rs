@@ -7,7 +7,8 @@ use super::direct::DirectConv;
 use super::vector::Direct;
 use ms_ir::data::{Array, try_filled};
 use ms_ir::error::Result;
-use ms_x64::gemm::{ALIASED, CHUNK, Matrix, Ordered, Shared, pack};
+use ms_ir::{CHUNK, PairwiseTree};
+use ms_x64::gemm::{ALIASED, EarlierSums, Matrix, Ordered, Shared, pack};
 use ms_x64::threads;
 use std::ops::Range;
 
@@ -71,9 +72,10 @@ impl DirectConv<'_> {
                 let width = tile.columns.min(channels - first);
                 let [start, end] = [part, part + 1].map(|it| it * outputs / parts);
                 let of_tap = (end - start) * width;
+                let (tree, distance) = (PairwiseTree::of_terms(terms), at_once * of_tap);
                 // SAFETY: the loops below write packed elements and sums before anything reads them.
-                let [packed, sums] =
-                    [CHUNK.min(terms) * width, at_once * of_tap].map(|len| unsafe { Array::uninit(&[len], T::DTYPE) });
+                let [packed, sums] = [CHUNK.min(terms) * width, tree.slots() * distance]
+                    .map(|len| unsafe { Array::uninit(&[len], T::DTYPE) });
                 let (packed, sums) = (packed?, sums?);
                 let [packed, sums] = [&packed, &sums].map(|it| it.device_ptr().cast::<T>());
                 for (chunk, at) in (0..terms).step_by(CHUNK).flat_map(|it| (0..at_once).map(move |at| (it, at))) {
@@ -84,12 +86,14 @@ impl DirectConv<'_> {
                         unsafe { packed.add(term * width).copy_from_nonoverlapping(from.as_ptr(), from.len()) };
                     });
                     let sizes = [end - start, depth, width];
-                    let product = Ordered { isa: self.isa, sizes, accumulate: chunk > 0, vectorised_sums: false };
+                    let combined = tree.combined(chunk / CHUNK);
+                    let earlier = EarlierSums { count: combined.len(), distance };
+                    let product = Ordered { isa: self.isa, sizes, earlier, vectorised_sums: false };
                     let left = Matrix::dense(gradients[start * step + chunk..].as_ptr(), step);
                     let right = Matrix::dense(packed.cast_const(), width);
-                    let to = Matrix::dense(sums.wrapping_add(at * of_tap), width);
-                    // SAFETY: both operands have `depth` rows or columns. The first chunk writes the sums to which
-                    // later chunks accumulate.
+                    let to = Matrix::dense(sums.wrapping_add(combined.start * distance + at * of_tap), width);
+                    // SAFETY: both operands have `depth` rows or columns, and earlier chunks wrote the slots that the
+                    // chunk is combined with.
                     unsafe { product.run(1, |_| [0; 3], left, right, to)? };
                 }
                 for output in start..end {

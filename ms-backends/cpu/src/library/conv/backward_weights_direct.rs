@@ -6,9 +6,10 @@ use super::direct::DirectConv;
 use super::vector::{Direct, SLACK, TAPS, Windows};
 use ms_ir::data::try_filled;
 use ms_ir::error::Result;
-use ms_x64::gemm::{CHUNK, Matrix, Shared, pack};
+use ms_ir::{CHUNK, PairwiseTree};
+use ms_x64::gemm::{Matrix, Shared, pack};
 use ms_x64::threads;
-use std::ops::{AddAssign, Range};
+use std::ops::Range;
 
 /// Maximum numbers of output channels of a group for this algorithm: for pointwise convolution, and for others.
 const MAX_OUTPUTS: [usize; 2] = [32, 64];
@@ -49,7 +50,7 @@ impl DirectConv<'_> {
     ///
     /// # Errors
     /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for grids.
-    pub fn backward_weights_by_groups<T: Direct + AddAssign>(&self, x: &[T], g: &[T], out: &mut [T]) -> Result<()> {
+    pub fn backward_weights_by_groups<T: Direct>(&self, x: &[T], g: &[T], out: &mut [T]) -> Result<()> {
         let (conv, grid, taps) = (self.conv, &self.grid, self.taps()?);
         let (loops, transpose) = (T::loops(self.isa), T::tile(self.isa).transpose);
         let (lanes, filter) = (loops.lanes, conv.filter_len());
@@ -82,18 +83,16 @@ impl DirectConv<'_> {
                 unsafe { pack(transpose, from, lanes, windows, gradients.as_mut_ptr()) };
                 (grids.as_ptr(), gradients.as_ptr())
             };
-            let mut sums = try_filled(T::default(), filter * lanes)?;
-            let end_chunk = |chunk: usize, chains: &[T]| match chunk {
-                0 => sums.copy_from_slice(chains),
-                _ => add(&mut sums, chains),
-            };
+            let mut sums = PairwiseSums::new(terms.div_ceil(CHUNK), filter * lanes)?;
+            let end_chunk = |chunk: usize, chains: &[T]| sums.push(chunk, chains);
             let of = WindowSums { run: loops.windows, taps: &taps, lanes, steps: [lanes, lanes] };
             // SAFETY: the grids have `lanes` elements for every position, and the gradients for every output position.
             unsafe { self.sum_windows(&of, 0..terms, operands, end_chunk)? };
             for group in block * lanes..((block + 1) * lanes).min(conv.groups) {
                 // SAFETY: each group has its own `filter` weights.
                 let to = unsafe { std::slice::from_raw_parts_mut(out.get().add(group * filter), filter) };
-                to.iter_mut().zip(sums[group - first..].iter().step_by(lanes)).for_each(|(to, &sum)| *to = sum);
+                let sums = sums.total()[group - first..].iter().step_by(lanes);
+                to.iter_mut().zip(sums).for_each(|(to, &sum)| *to = sum);
             }
             Ok(())
         })
@@ -105,7 +104,7 @@ impl DirectConv<'_> {
     ///
     /// # Errors
     /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for grids.
-    pub fn backward_weights_by_outputs<T: Direct + AddAssign>(&self, x: &[T], g: &[T], out: &mut [T]) -> Result<()> {
+    pub fn backward_weights_by_outputs<T: Direct>(&self, x: &[T], g: &[T], out: &mut [T]) -> Result<()> {
         let (conv, grid, taps) = (self.conv, &self.grid, self.taps()?);
         let loops = T::fitting(self.isa, |lanes| conv.outputs.next_multiple_of(lanes));
         let transpose = T::tile(self.isa).transpose;
@@ -119,7 +118,7 @@ impl DirectConv<'_> {
         let runs = chunks.div_ceil(of_run);
         let of_part = filter.div_ceil(tasks.div_ceil(runs)).next_multiple_of(TAPS);
         let parts = filter.div_ceil(of_part);
-        // Chunks are stored apart, so that they can be added in order at the end.
+        // Chunks are stored apart, so that they can be combined at the end.
         let mut sums = try_filled(T::default(), filters * chunks * filter * lanes)?;
         let shared = Shared::new(sums.as_mut_ptr());
         let nanos = filters * terms * (filter / 2 + conv.channels);
@@ -157,9 +156,10 @@ impl DirectConv<'_> {
             // output position, which others or slack follow.
             unsafe { self.sum_windows(&of, of_run, operands, end_chunk) }
         })?;
-        for (number, all) in sums.chunks_exact_mut(chunks * filter * lanes).enumerate() {
-            let (sums, others) = all.split_at_mut(filter * lanes);
-            others.chunks_exact(filter * lanes).for_each(|chains| add(sums, chains));
+        for (number, all) in sums.chunks_exact(chunks * filter * lanes).enumerate() {
+            let mut sums = PairwiseSums::new(chunks, filter * lanes)?;
+            all.chunks_exact(filter * lanes).enumerate().for_each(|(chunk, chains)| sums.push(chunk, chains));
+            let sums = sums.total();
             let (group, first) = (number / blocks, number % blocks * lanes);
             let weights = out[conv.weights(group)].chunks_exact_mut(filter).skip(first);
             for (output, to) in weights.take(lanes).enumerate() {
@@ -217,6 +217,37 @@ impl DirectConv<'_> {
     }
 }
 
-fn add<T: Copy + AddAssign>(to: &mut [T], chains: &[T]) {
-    to.iter_mut().zip(chains).for_each(|(to, &chain)| *to += chain);
+/// The slots of a [`PairwiseTree`] of vectors of sums.
+struct PairwiseSums<T> {
+    tree: PairwiseTree,
+    /// The number of sums of a chunk.
+    len: usize,
+    slots: Vec<T>,
+}
+
+impl<T: Direct> PairwiseSums<T> {
+    /// Prepares slots for chunks of `len` sums.
+    ///
+    /// # Errors
+    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for the slots.
+    fn new(chunks: usize, len: usize) -> Result<Self> {
+        let tree = PairwiseTree::new(chunks);
+        Ok(Self { tree, len, slots: try_filled(T::default(), tree.slots().saturating_mul(len))? })
+    }
+
+    /// Combines the sums of the next chunk with the slots.
+    fn push(&mut self, chunk: usize, sums: &[T]) {
+        let combined = self.tree.combined(chunk);
+        let (to, others) = self.slots[combined.start * self.len..].split_at_mut(self.len);
+        let Some(last) = combined.len().checked_sub(1) else { return to.copy_from_slice(sums) };
+        for (at, (to, &sum)) in to.iter_mut().zip(sums).enumerate() {
+            let slots = (0..last).rev().map(|slot| others[slot * self.len + at]);
+            *to = *to + slots.fold(sum, |sum, slot| slot + sum);
+        }
+    }
+
+    /// Returns the sums of all chunks.
+    fn total(&self) -> &[T] {
+        &self.slots[..self.len]
+    }
 }

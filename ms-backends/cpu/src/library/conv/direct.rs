@@ -6,10 +6,11 @@ use super::Conv;
 use super::grid::Grid;
 use super::vector::{Chains, Direct, Loops, OUTPUTS, SLACK};
 use crate::library::epilogues::Epilogues;
+use ms_ir::CHUNK;
 use ms_ir::data::{try_filled, try_room};
 use ms_ir::error::Result;
 use ms_x64::Isa;
-use ms_x64::gemm::{CHUNK, Shared};
+use ms_x64::gemm::{EarlierSums, Shared};
 use ms_x64::threads;
 use std::ops::Range;
 
@@ -159,11 +160,11 @@ impl<'a> DirectConv<'a> {
                         weights: (w[conv.weights(group)][first * filter..].as_ptr(), [filter, 1]),
                         outputs,
                         to: if in_rows { (to.as_mut_ptr(), windows) } else { (results.as_mut_ptr(), step) },
-                        adds: false,
+                        earlier: EarlierSums::NONE,
                     };
                     // SAFETY: all taps of all output positions are in the grids, which slack follows, and the
                     // destination has room for the results of all vectors.
-                    unsafe { chains.compute(&loops) };
+                    unsafe { chains.compute(&loops)? };
                     for output in (0..outputs).filter(|_| !in_rows) {
                         let (results, to) = (&results[output * step..], &mut to[output * windows..][..windows]);
                         for (&row, to) in grid.rows.iter().zip(to.chunks_exact_mut(grid.columns)) {
@@ -214,11 +215,11 @@ impl<'a> DirectConv<'a> {
                         weights: (weights[tap..].as_ptr(), [taps, filter]),
                         outputs: conv.channels,
                         to: (sums[*at..].as_mut_ptr(), grid.len()),
-                        adds: true,
+                        earlier: EarlierSums { count: 1, distance: 0 },
                     };
                     // SAFETY: the gradients and the sums have slack after the last output position, so whole vectors
                     // are in both.
-                    unsafe { chains.compute(&loops) };
+                    unsafe { chains.compute(&loops)? };
                 }
                 // SAFETY: each group of an image has its own `input_len` elements of the result.
                 let to = unsafe { std::slice::from_raw_parts_mut(out.get().add(group * input_len), input_len) };

@@ -6,7 +6,7 @@ use super::vector::{Chains, Direct, OUTPUTS, SLACK};
 use crate::library::epilogues::Epilogues;
 use ms_ir::data::Array;
 use ms_ir::error::Result;
-use ms_x64::gemm::Shared;
+use ms_x64::gemm::{EarlierSums, Shared};
 use ms_x64::threads;
 use std::slice::from_raw_parts_mut;
 
@@ -88,9 +88,9 @@ impl DirectConv<'_> {
                             weights: (weights[first * filter..].as_ptr(), [filter, 1]),
                             outputs: count,
                             to: if in_rows { (out, windows) } else { (results, step) },
-                            adds: false,
+                            earlier: EarlierSums::NONE,
                         };
-                        chains.compute(&loops);
+                        chains.compute(&loops)?;
                         for (number, &row) in grid.rows.iter().enumerate().filter(|_| !in_rows) {
                             let [from, end] = [row, row + grid.columns].map(|it| it.clamp(start, start + step));
                             for output in 0..count {

@@ -9,7 +9,7 @@
 //! - Winograd F(2x2, 3x3) ([`winograd`]).
 //!
 //! The order of every sum is part of the semantics of the ops; [`gemm::ordered`](ms_x64::gemm) defines
-//! accumulation chains:
+//! accumulation chains, whose chunks are combined [pairwise](PairwiseTree):
 //! - An element of the result is a chain over input channels and kernel taps, taps in row-major order.
 //! - An element of backward-data is the sum over its taps in order. The summand of a tap is a chain over output
 //!   channels.
@@ -48,8 +48,9 @@ use backward_weights_direct::VectorAxis;
 use direct::DirectConv;
 use ms_ir::data::{Array, Attrs, HostArray, try_filled};
 use ms_ir::error::Result;
+use ms_ir::{CHUNK, PairwiseTree};
 use ms_ops::ops::{ConvAttrs, WindowAxis, Windows};
-use ms_x64::gemm::{Arithmetic, CHUNK, Elements, Left, Matrix, Shared};
+use ms_x64::gemm::{Arithmetic, EarlierSums, Elements, Left, Matrix, Shared};
 use ms_x64::threads;
 use std::ops::{AddAssign, Range};
 pub use vector::Direct;
@@ -123,8 +124,8 @@ impl Conv {
         self.windows.axes().iter().all(is_whole)
     }
 
-    /// Runs a pointwise convolution as one GEMM per group and image, or adds it to the results with `accumulate`. The
-    /// lengths beside the operands are their elements per image.
+    /// Runs a pointwise convolution as one GEMM per group and image. The lengths beside the operands are their elements
+    /// per image.
     ///
     /// # Safety
     /// The operands match the sizes of the products, and the multiplier of `filters` has scanned the elements of
@@ -134,14 +135,13 @@ impl Conv {
         filters: &Left<'_, T>,
         (from, from_len): (&[T], usize),
         (to, to_len): (&mut [T], usize),
-        accumulate: bool,
     ) -> Result<()> {
         let (points, images) = (self.windows.output_len(), 0..self.batch * self.groups);
         let starts = |image: usize| [image * from_len, image * to_len].map(|it| it as isize);
         let (from, to) = (Matrix::dense(from.as_ptr(), points), Matrix::dense(to.as_mut_ptr(), points));
         // SAFETY: the operands match the sizes and their elements were scanned by this function's contract; each image
         // has its own part of the result.
-        unsafe { filters.multiply(images, starts, from, to, points, accumulate) }
+        unsafe { filters.multiply(images, starts, from, to, points, EarlierSums::NONE) }
     }
 
     /// Returns the number of output positions that a task of [`forward`] multiplies at once. They belong to one image,
@@ -234,7 +234,7 @@ pub fn forward<T: Direct>(
         // SAFETY: the operands match the sizes, the multiplier has scanned `x`, and all elements are computed before
         // the epilogues run.
         return unsafe {
-            conv.multiply(&filters, (x, input_len), (out, output_len), false)?;
+            conv.multiply(&filters, (x, input_len), (out, output_len))?;
             epilogues.run_on_all();
             Ok(())
         };
@@ -264,7 +264,7 @@ pub fn forward<T: Direct>(
             // elements or zeros, and `rows` has room for all output channels.
             unsafe {
                 let to = Matrix::dense(rows.as_mut_ptr(), width);
-                filters.multiply(group..group + 1, |_| [0; 2], columns, to, width, false)?;
+                filters.multiply(group..group + 1, |_| [0; 2], columns, to, width, EarlierSums::NONE)?;
                 conv.put_rows(group, part.terms, (&rows, width), out.get());
             }
             Ok(())
@@ -289,7 +289,7 @@ pub fn forward<T: Direct>(
             // SAFETY: each task has its own output positions of its images. `columns` has `filter` rows of `width`
             // scanned elements or zeros, and the epilogues' part is computed.
             unsafe {
-                filters.multiply(image..image + 1, |_| [0; 2], columns, to, width, false)?;
+                filters.multiply(image..image + 1, |_| [0; 2], columns, to, width, EarlierSums::NONE)?;
                 epilogues.run(conv.image_part(image, 0..conv.outputs, start..start + width));
             }
             Ok(())
@@ -343,10 +343,11 @@ pub fn backward_data<T: Direct + AddAssign>(
     }
     let filters = multiplier.left(weights, conv.groups, [filter, conv.outputs], true)?;
     if conv.is_pointwise() {
-        // Sums start at +0.
-        out.fill(T::default());
         // SAFETY: the operands match the sizes, and the multiplier has scanned `g`.
-        return unsafe { conv.multiply(&filters, (g, output_len), (out, input_len), true) };
+        unsafe { conv.multiply(&filters, (g, output_len), (out, input_len))? };
+        // Sums of taps start at +0, so that none is -0.
+        out.iter_mut().for_each(|it| *it += T::default());
+        return Ok(());
     }
     let (out, runs) = (Shared::new(out.as_mut_ptr()), conv.windows.runs());
     let images = conv.images_at_once();
@@ -368,7 +369,7 @@ pub fn backward_data<T: Direct + AddAssign>(
             let columns = Array::uninit(&[filter, width], T::DTYPE)?;
             let to = Matrix::dense(columns.device_ptr().cast(), width);
             let from = Matrix::dense(from.as_ptr(), width);
-            filters.multiply(group..group + 1, |_| [0; 2], from, to, width, false)?;
+            filters.multiply(group..group + 1, |_| [0; 2], from, to, width, EarlierSums::NONE)?;
             columns
         };
         // SAFETY: the product has written `filter * width` columns, and each task has its own images of a group.
@@ -418,21 +419,34 @@ pub fn backward_weights<T: Direct + AddAssign>(
     let runs = conv.windows.runs();
     let parts = (0..terms).step_by(CHUNK).map(|start| conv.column_range(&runs, start..terms.min(start + CHUNK)));
     let parts = parts.collect::<Result<Vec<_>>>()?;
-    let shared = Shared::new(out.as_mut_ptr());
+    let (shared, len) = (Shared::new(out.as_mut_ptr()), conv.outputs * filter);
+    // A matrix engine continues one sum.
+    let tree = PairwiseTree::of_terms(terms);
+    let slots = if multiplier.has_engine() { 1 } else { tree.slots() };
     // Groups are independent; the GEMM of a group is partitioned over threads.
     threads::try_for_each(conv.groups, conv.nanos(), |group| {
         let mut columns = try_filled(T::default(), filter.saturating_mul(terms.min(CHUNK)))?;
         let mut gradients = try_filled(T::default(), conv.outputs.saturating_mul(terms.min(CHUNK)))?;
-        let to = Matrix::dense(shared.get().wrapping_add(conv.weights(group).start), filter);
-        for part in &parts {
-            let len = part.terms.len();
+        let weights = shared.get().wrapping_add(conv.weights(group).start);
+        // SAFETY: a product writes a slot before later products or the copy read it.
+        let room = (slots > 1).then(|| unsafe { Array::uninit(&[slots * len], T::DTYPE) }).transpose()?;
+        let first = room.as_ref().map_or(weights, |it| it.device_ptr().cast());
+        for (chunk, part) in parts.iter().enumerate() {
+            let depth = part.terms.len();
             conv.im2col(part, (0, group), x, &mut columns);
-            conv.get_rows(group, part.terms.clone(), g, (&mut gradients, len));
-            let gradients = multiplier.left(Elements::from(&*gradients), 1, [conv.outputs, len], false)?;
-            let columns = Matrix::dense(columns.as_ptr(), len).transposed();
-            // SAFETY: each group has its own weights, and `columns` has `filter` rows of `len` scanned elements or
-            // zeros.
-            unsafe { gradients.multiply(0..1, |_| [0; 2], columns, to, filter, part.terms.start > 0)? };
+            conv.get_rows(group, part.terms.clone(), g, (&mut gradients, depth));
+            let gradients = multiplier.left(Elements::from(&*gradients), 1, [conv.outputs, depth], false)?;
+            let columns = Matrix::dense(columns.as_ptr(), depth).transposed();
+            let combined = if multiplier.has_engine() { 0..chunk.min(1) } else { tree.combined(chunk) };
+            let earlier = EarlierSums { count: combined.len(), distance: len };
+            let to = Matrix::dense(first.wrapping_add(combined.start * len), filter);
+            // SAFETY: each group has its own weights and slots, and `columns` has `filter` rows of `depth` scanned
+            // elements or zeros.
+            unsafe { gradients.multiply(0..1, |_| [0; 2], columns, to, filter, earlier)? };
+        }
+        if room.is_some() {
+            // SAFETY: the first slot has the sums of the group's weights.
+            unsafe { weights.copy_from_nonoverlapping(first, len) };
         }
         Ok(())
     })

@@ -6,7 +6,7 @@ use super::vector::{Chains, Direct, OUTPUTS};
 use ms_ir::data::{try_filled, try_room};
 use ms_ir::error::Result;
 use ms_x64::Isa;
-use ms_x64::gemm::Shared;
+use ms_x64::gemm::{EarlierSums, Shared};
 use ms_x64::threads;
 
 impl Conv {
@@ -14,7 +14,7 @@ impl Conv {
     /// Returns the rows of the result and their stride.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for the result.
+    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for sums.
     pub fn multiply_small_n<T: Direct>(
         &self,
         isa: Isa,
@@ -33,7 +33,7 @@ impl Conv {
         let to = Shared::new(rows.as_mut_ptr());
         // Small tasks balance the load.
         let per_task = outputs.div_ceil(4 * self.tasks()).next_multiple_of(OUTPUTS);
-        threads::for_each(outputs.div_ceil(per_task), filter * outputs * step / 64, |task| {
+        threads::try_for_each(outputs.div_ceil(per_task), filter * outputs * step / 64, |task| {
             let first = task * per_task;
             let chains = Chains {
                 vectors: &vectors,
@@ -42,12 +42,12 @@ impl Conv {
                 weights: (weights[first * filter..].as_ptr(), [filter, 1]),
                 outputs: per_task.min(outputs - first),
                 to: (to.get().wrapping_add(first * step), step),
-                adds: false,
+                earlier: EarlierSums::NONE,
             };
             // SAFETY: slack follows the columns, so whole vectors are readable. Each task has its own rows of the
             // result, with room for whole vectors.
-            unsafe { chains.compute(&loops) };
-        });
+            unsafe { chains.compute(&loops) }
+        })?;
         Ok((rows, step))
     }
 }

@@ -1,6 +1,9 @@
 //! Micro-kernels of direct convolution, for each instruction set.
 
-use ms_x64::gemm::{Accumulator, CHUNK};
+use ms_ir::data::{Array, try_room};
+use ms_ir::error::Result;
+use ms_ir::{CHUNK, PairwiseTree};
+use ms_x64::gemm::{Accumulator, EarlierSums};
 use ms_x64::{Isa, Vectors, double_pumps_512};
 
 /// Maximum number of taps of [`Loops::windows`], whose sums stay in registers.
@@ -32,25 +35,63 @@ pub struct Chains<'a, W> {
     pub outputs: usize,
     /// The results, and their stride between outputs.
     pub to: (*mut W, usize),
-    /// Whether chains are added to the results; vectors must not overlap then.
-    pub adds: bool,
+    /// Earlier sums that the chains are combined with; vectors must not overlap if there are any.
+    pub earlier: EarlierSums,
+}
+
+impl<W: Accumulator> Chains<'_, W> {
+    /// Computes the chains: chunks of terms, whose sums are combined [pairwise](PairwiseTree).
+    ///
+    /// # Safety
+    /// The conditions of [`Loops::chains`] hold. If there are several [chunks](CHUNK), there are no earlier sums.
+    ///
+    /// # Errors
+    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for the sums of chunks.
+    pub unsafe fn compute(self, loops: &Loops<W>) -> Result<()> {
+        if self.terms.len() <= CHUNK {
+            // SAFETY: the conditions hold by this function's contract.
+            unsafe { (loops.chains)(self) };
+            return Ok(());
+        }
+        debug_assert_eq!(self.earlier, EarlierSums::NONE);
+        let (tree, step) = (PairwiseTree::of_terms(self.terms.len()), self.vectors.len() * loops.lanes);
+        let distance = self.outputs * step;
+        // SAFETY: the chains of a chunk write a slot before later chunks or the copies read it.
+        let room = unsafe { Array::uninit(&[tree.slots() * distance], W::DTYPE)? };
+        let slots = room.device_ptr().cast::<W>();
+        // Vectors are stored one after another, so that none overlap.
+        let mut vectors = try_room(self.vectors.len())?;
+        vectors.extend(self.vectors.iter().enumerate().map(|(at, &[from, _])| [from, at * loops.lanes]));
+        for (chunk, terms) in self.terms.chunks(CHUNK).enumerate() {
+            let combined = tree.combined(chunk);
+            let first = self.weights.0.wrapping_add(chunk * CHUNK * self.weights.1[1]);
+            let chains = Chains {
+                vectors: &vectors,
+                x: self.x,
+                terms,
+                weights: (first, self.weights.1),
+                outputs: self.outputs,
+                to: (slots.wrapping_add(combined.start * distance), step),
+                earlier: EarlierSums { count: combined.len(), distance },
+            };
+            // SAFETY: the chunk's terms and weights are some of the chains', and earlier chunks wrote the slots that it
+            // is combined with.
+            unsafe { (loops.chains)(chains) };
+        }
+        for (at, &[_, to]) in self.vectors.iter().enumerate() {
+            for output in 0..self.outputs {
+                // SAFETY: the first slot has the sums of every vector and output, for which the results have room.
+                unsafe {
+                    let from = slots.cast_const().add(output * step + at * loops.lanes);
+                    self.to.0.add(output * self.to.1 + to).copy_from_nonoverlapping(from, loops.lanes);
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 impl<W: Copy> Chains<'_, W> {
-    /// Computes the chains: [chunks](CHUNK) of terms one after another, whose sums are added in order.
-    ///
-    /// # Safety
-    /// The conditions of [`Loops::chains`] hold. If there are several chunks, no vectors overlap.
-    pub unsafe fn compute(self, loops: &Loops<W>) {
-        for (chunk, terms) in self.terms.chunks(CHUNK).enumerate() {
-            let first = self.weights.0.wrapping_add(chunk * CHUNK * self.weights.1[1]);
-            let chains = Self { terms, weights: (first, self.weights.1), adds: self.adds || chunk > 0, ..self };
-            // SAFETY: the chunk's terms and weights are some of the chains', and later chunks add to results that the
-            // first one wrote.
-            unsafe { (loops.chains)(chains) };
-        }
-    }
-
     /// Returns the chains without the first outputs.
     fn skip(self, outputs: usize) -> Self {
         let (weights, to) = (self.weights.0, self.to.0);
@@ -71,8 +112,8 @@ pub struct Loops<W> {
     /// Computes [`Chains`].
     ///
     /// # Safety
-    /// All elements, weights and results exist, and the processor supports the instruction set. Results that chains are
-    /// added to are initialised.
+    /// All elements, weights and results exist, and the processor supports the instruction set. Earlier sums are
+    /// initialised.
     pub chains: unsafe fn(chains: Chains<'_, W>),
     /// Sets `to[i]` to the sum of `grid[taps[t] + i] * weights[t]` over all `t` in order, from +0, for `i` below
     /// `span`. Products are rounded before they are added.
@@ -182,11 +223,12 @@ mod scalar {
                 };
                 let terms = it.terms.iter().enumerate().map(term);
                 let chain = terms.fold(W::default(), |sum, (x, weight)| x.fused(weight, sum));
-                // SAFETY: the result of `output` and this vector exists, and is initialised if `adds`, by the contract
-                // of `Loops::chains`.
+                // SAFETY: the result of `output` and this vector exists, and the earlier sums are initialised, by the
+                // contract of `Loops::chains`.
                 unsafe {
                     let to = it.to.0.add(output * it.to.1 + to);
-                    *to = if it.adds { *to + chain } else { chain };
+                    let earlier = (0..it.earlier.count).rev().map(|slot| *to.add(slot * it.earlier.distance));
+                    *to = earlier.fold(chain, |sum, earlier| earlier + sum);
                 }
             }
         }
@@ -336,11 +378,15 @@ macro_rules! vector_loops {
                 }
                 for (output, sums) in sums.iter().enumerate() {
                     for (&sum, [_, to]) in sums.iter().zip(vectors) {
-                        // SAFETY: the results of this output and vector exist, and are initialised if `adds`, by the
-                        // contract of `Loops::chains`.
+                        // SAFETY: the results of this output and vector exist, and the earlier sums are initialised, by
+                        // the contract of `Loops::chains`.
                         unsafe {
                             let to = it.to.0.add(output * it.to.1 + to);
-                            $store(to, if it.adds { $add($load(to), sum) } else { sum });
+                            let mut sum = sum;
+                            for slot in (0..it.earlier.count).rev() {
+                                sum = $add($load(to.add(slot * it.earlier.distance)), sum);
+                            }
+                            $store(to, sum);
                         }
                     }
                 }

@@ -36,13 +36,22 @@ type Terms = Vec<(f64, f64)>;
 /// Sums products in some order.
 type Sum<'a> = &'a dyn Fn(&Terms) -> f64;
 
-/// Sums products in chunks of 1,024, each a chain of fused multiply-adds.
+/// Sums products in chunks of 1,024, each a chain of fused multiply-adds, whose sums are combined pairwise.
 fn ordered(terms: &Terms, dtype: DType) -> f64 {
     let chain = |terms: &[(f64, f64)]| match dtype {
         DType::F64 => terms.iter().fold(0f64, |sum, &(x, y)| x.mul_add(y, sum)),
         _ => terms.iter().fold(0f32, |sum, &(x, y)| (x as f32).mul_add(y as f32, sum)).into(),
     };
-    terms.chunks(1024).map(chain).reduce(|x, y| plus(x, y, dtype)).unwrap_or(0.0)
+    by_adjacent_pairs(terms.chunks(1024).map(chain).collect(), dtype)
+}
+
+/// Combines sums by adjacent pairs, level by level; an odd last one is carried up.
+fn by_adjacent_pairs(mut sums: Vec<f64>, dtype: DType) -> f64 {
+    while sums.len() > 1 {
+        let pairs = sums.chunks(2).map(|it| it.iter().copied().reduce(|x, y| plus(x, y, dtype)));
+        sums = pairs.map(|it| it.expect("one or two")).collect();
+    }
+    sums.first().copied().unwrap_or(0.0)
 }
 
 fn plus(x: f64, y: f64, dtype: DType) -> f64 {
@@ -246,6 +255,13 @@ fn sums_have_one_order() {
         // More than a chunk of channels and taps, and of images and output positions; chunks that begin inside rows.
         Case { x: [1, 130, 4, 5], w: [3, 130, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN },
         Case { x: [5, 2, 23, 21], w: [3, 2, 2, 3], stride: [1, 1], before: [1, 1], ..PLAIN },
+        // Chunks in numbers with several waiting sums: of channels and taps, and of output positions.
+        Case { x: [1, 400, 6, 6], w: [5, 400, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN },
+        Case { x: [3, 456, 3, 3], w: [13, 456, 3, 3], ..PLAIN },
+        Case { x: [8, 8, 33, 31], w: [8, 1, 2, 2], groups: 8, ..PLAIN },
+        Case { x: [7, 2, 34, 33], w: [9, 2, 2, 2], ..PLAIN },
+        Case { x: [8, 3, 33, 32], w: [70, 3, 2, 2], ..PLAIN },
+        Case { x: [8, 16, 33, 32], w: [66, 16, 2, 1], ..PLAIN },
         // Tasks with output positions of several images.
         Case { x: [25, 3, 5, 5], w: [4, 3, 2, 2], before: [1, 0], ..PLAIN },
         Case { x: [70, 4, 7, 5], w: [6, 2, 3, 2], stride: [2, 2], after: [1, 0], groups: 2, ..PLAIN },

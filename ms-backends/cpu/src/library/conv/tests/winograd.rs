@@ -1,7 +1,7 @@
 //! Tests Winograd convolution bit by bit against plain loops, and within bounds against exact sums.
 
 use super::engines::{Shapes, errors, operands, ops_of};
-use super::{Case, PLAIN, all, check_with, flat, numbers, ordered, result, wide};
+use super::{Case, PLAIN, all, by_adjacent_pairs, check_with, flat, numbers, ordered, result, wide};
 use crate::library::conv::Conv;
 use crate::library::conv::winograd::Winograd;
 use crate::library::epilogues::Epilogues;
@@ -11,7 +11,7 @@ use ms_ops::ops;
 use ms_ops::tensor::{Parameter, Tensor};
 use ms_x64::Isa;
 use ms_x64::gemm::testing::hash;
-use ms_x64::gemm::{Arithmetic, CHUNK, Elements};
+use ms_x64::gemm::{Arithmetic, Elements};
 use ms_x64::threads;
 use std::array::from_fn;
 
@@ -78,19 +78,18 @@ impl Case {
                 ];
                 from_fn::<_, 16, _>(|at| (input_tile[at / 4][at % 4].into(), output_tile[at / 4][at % 4].into()))
             };
-            let mut sums = [0f32; 16];
+            let mut sums = [const { Vec::new() }; 16];
             let mut at = 0;
             for some in &chains {
                 let places = (at..at + some).flat_map(|it| (0..of_tile_row).map(move |column| [it, column]));
                 let input_tiles = places.map(|[it, j]| transformed([it / rows.div_ceil(2), it % rows.div_ceil(2), j]));
                 let terms: Vec<[(f64, f64); 16]> = input_tiles.collect();
-                for terms in terms.chunks(CHUNK) {
-                    for (number, sum) in sums.iter_mut().enumerate() {
-                        *sum += ordered(&terms.iter().map(|it| it[number]).collect(), DType::F32) as f32;
-                    }
+                for (number, sums) in sums.iter_mut().enumerate() {
+                    sums.push(ordered(&terms.iter().map(|it| it[number]).collect(), DType::F32));
                 }
                 at += some;
             }
+            let sums = sums.map(|it| by_adjacent_pairs(it, DType::F32) as f32);
             let filter = both(from_fn(|i| from_fn(|j| sums[4 * i + j])), true, weight);
             for [i, j, ..] in all([3, 3, 1, 1]) {
                 out[flat(self.w, [output, channel, i, j])] = filter[i][j].into();

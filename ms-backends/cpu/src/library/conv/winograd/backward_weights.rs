@@ -9,7 +9,8 @@ use super::{Axis, TAPS, TileRows, Winograd};
 use crate::library::conv::vector::Direct;
 use ms_ir::data::{Array, DType};
 use ms_ir::error::Result;
-use ms_x64::gemm::{CHUNK, Matrix, Ordered, Shared};
+use ms_ir::{CHUNK, PairwiseTree};
+use ms_x64::gemm::{EarlierSums, Matrix, Ordered, Shared};
 use ms_x64::threads;
 use std::ops::Range;
 
@@ -44,8 +45,9 @@ impl Winograd {
             Operand::new(self, g, [self.rows, self.columns].map(windows), transforms.output_tiles, outputs, row)?,
         ];
         let component = outputs * channels + LANES;
-        // SAFETY: the first part's product writes the sums before later parts or the transform read them.
-        let sums = unsafe { Array::uninit(&[COMPONENTS * component], DType::F32)? };
+        let (tree, distance) = (PairwiseTree::new(parts), COMPONENTS * component);
+        // SAFETY: the product of a part writes a slot before later parts or the transform read it.
+        let sums = unsafe { Array::uninit(&[tree.slots() * distance], DType::F32)? };
         let sums = Shared::new(sums.device_ptr().cast::<f32>());
         let out = out.as_chunks_mut::<TAPS>().0;
         let nanos = self.nanos() / parts;
@@ -60,12 +62,15 @@ impl Winograd {
                     unsafe { operand.transform(self, group, &tile_rows, task * LANES..(task + 1) * LANES) }
                 })?;
                 let sizes = [outputs, tile_rows.len() * self.columns.input_tiles(), channels];
-                let product = Ordered { isa: self.isa, sizes, accumulate: part > 0, vectorised_sums: false };
+                let combined = tree.combined(part);
+                let earlier = EarlierSums { count: combined.len(), distance };
+                let product = Ordered { isa: self.isa, sizes, earlier, vectorised_sums: false };
+                let to = Matrix::dense(sums.get().wrapping_add(combined.start * distance), channels);
                 let places = |it: usize| [of_g.component, of_x.component, component].map(|step| (it * step) as isize);
                 let [a, b] = [&of_g, &of_x].map(|it| Matrix::dense(it.first().cast_const(), row));
-                // SAFETY: both operands are transformed for these rows of input tiles, and each component of `sums` has
+                // SAFETY: both operands are transformed for these rows of input tiles, and each component of a slot has
                 // `outputs * channels` elements.
-                unsafe { product.run(COMPONENTS, places, a, b.transposed(), Matrix::dense(sums.get(), channels))? };
+                unsafe { product.run(COMPONENTS, places, a, b.transposed(), to)? };
             }
             for number in 0..COMPONENTS {
                 // SAFETY: each component of `sums` has `LANES` elements after its last sum.

@@ -30,7 +30,7 @@ use ms_ir::data::{Array, DType, try_filled, try_room};
 use ms_ir::error::Result;
 use ms_ops::ops::WindowAxis;
 use ms_x64::Isa;
-use ms_x64::gemm::{Arithmetic, Elements, Shared};
+use ms_x64::gemm::{Arithmetic, EarlierSums, Elements, Shared};
 use ms_x64::threads;
 use planes::Planes;
 use std::ops::Range;
@@ -422,11 +422,11 @@ impl Group<'_> {
                         weights: self.filters.from(self.group, number, panel * OUTPUTS),
                         outputs: OUTPUTS.min(outputs - panel * OUTPUTS),
                         to: (sums.wrapping_add(number * component + (panel - first) * OUTPUTS * width), width),
-                        adds: false,
+                        earlier: EarlierSums::NONE,
                     };
                     // SAFETY: the input tiles have these vectors for each channel, rows of filters have whole panels,
                     // and `sums` has room for a panel.
-                    unsafe { chains.compute(&self.loops) };
+                    unsafe { chains.compute(&self.loops)? };
                 }
             }
             let some = some.start * OUTPUTS..outputs.min(some.end * OUTPUTS);
