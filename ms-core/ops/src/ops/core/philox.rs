@@ -75,6 +75,19 @@ pub(in crate::ops) fn wide_word([at, seed, counter]: [Expr<'_>; 3]) -> Expr<'_> 
     low_half(even.select(a, c)) | even.select(b, d) << 32
 }
 
+/// Builds the two words of the aligned pair of positions that contains a position, as u64 below 2^32.
+pub(in crate::ops) fn word_pair([at, seed, counter]: [Expr<'_>; 3]) -> [Expr<'_>; 2] {
+    let at = at.cast(DType::U64);
+    let [a, b, c, d] = block_words(at >> 2, [seed, counter]);
+    let first = (at & 2).eq(0);
+    [first.select(a, c), first.select(b, d)].map(low_half)
+}
+
+/// Builds the four words of the aligned pair of positions of [`wide_word`]s that contains a position, as u64 below 2^32.
+pub(in crate::ops) fn wide_word_pair([at, seed, counter]: [Expr<'_>; 3]) -> [Expr<'_>; 4] {
+    block_words(at.cast(DType::U64) >> 1, [seed, counter]).map(low_half)
+}
+
 /// Builds the words of [`Stream::block`], as u64 whose low halves are significant.
 fn block_words<'s>(block: Expr<'s>, [seed, counter]: [Expr<'s>; 2]) -> [Expr<'s>; 4] {
     let [m, n] = MULTIPLIERS.map(i64::from);

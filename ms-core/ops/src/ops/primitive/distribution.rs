@@ -5,15 +5,17 @@
 //! on every execution path and for every number of threads.
 
 use super::slice::narrow;
-use crate::ops::core::philox::{Stream, high_product, wide_word, word};
+use crate::ops::core::philox::{Stream, high_product, wide_word, wide_word_pair, word, word_pair};
+use crate::ops::core::reference::evaluate_body;
 use crate::ops::core::rules::{Interval, check_interval};
 use crate::ops::{
     Arrays, BatchedCall, Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, TransformRules, Types,
     add, concat, full_of, iota, mul,
 };
-use crate::tensor::{Array, Attr, Attrs, DType, Dim, Dims, OpInfo, Outputs, Scalar, Type};
-use ms_ir::body::body as formula;
+use crate::tensor::{Array, Attr, Attrs, DType, Dim, Dims, Layout, OpInfo, Outputs, Scalar, Type};
+use ms_ir::body::{Expr, body as formula};
 use ms_ir::error::{Code, Error, Result};
+use ms_ir::{KernelBuilder, Val, math};
 use smallvec::smallvec;
 attributes! {
     /// The attributes of [`RANDOM_BITS`]; the attributes of all distributions begin with them.
@@ -135,8 +137,11 @@ pub static RANDOM_UNIFORM: OpDef = OpDef {
     },
 };
 
-/// Draws normal floats with a mean and a standard deviation. The method is Box and Muller's in f64 (A note on the
-/// generation of random normal deviates, 1958).
+/// Draws normal floats with a mean and a standard deviation. The method is Box and Muller's (A note on the generation
+/// of random normal deviates, 1958), in f64 with portable functions.
+///
+/// Two uniform numbers give a pair of adjacent elements. They have 32 binary digits each, for f64 64, so that no
+/// magnitude exceeds 6.8, for f64 9.5, standard deviations.
 pub static RANDOM_NORMAL: OpDef = OpDef {
     info: OpInfo { number: 452, name: "random_normal", attrs: NormalAttrs::DECLARED },
     infer: |attrs, inputs| {
@@ -149,31 +154,17 @@ pub static RANDOM_NORMAL: OpDef = OpDef {
         drawn_float(attrs, inputs)
     },
     eval: |attrs, inputs| {
-        let it = NormalAttrs::of(attrs);
-        let (stream, mean, std) = (stream(inputs[0])?, it.mean(), it.std());
-        let element = move |it: f64| Scalar::Float(mean + std * it);
-        match it.dtype() {
-            // One block yields a pair with all binary digits of f64, or two pairs with the digits of f32.
-            DType::F64 => {
-                let pair = move |block| {
-                    let [a, b, c, d] = stream.block(block).map(|it| it as f64);
-                    box_muller((a * TWO_32 + b + 0.5) / (TWO_32 * TWO_32), (c * TWO_32 + d) / (TWO_32 * TWO_32))
-                };
-                fill(attrs, &mut (0..).flat_map(pair).map(element))
-            }
-            _ => {
-                let pairs = move |block| {
-                    let [a, b, c, d] = stream.block(block).map(|it| it as f64 / TWO_32);
-                    let half = 0.5 / TWO_32;
-                    let ([a, b], [c, d]) = (box_muller(a + half, b), box_muller(c + half, d));
-                    [a, b, c, d]
-                };
-                fill(attrs, &mut (0..).flat_map(pairs).map(element))
-            }
-        }
+        let dims = BitsAttrs::of(attrs).shape().sizes();
+        let state: Vec<u64> = inputs[0].on_host()?.iter().collect();
+        let positions: Vec<i64> = (0..dims.iter().product::<usize>() as i64).collect();
+        let one = |it: u64| Array::from_slice(&[], &[it]);
+        let operands = [Array::from_slice(&[positions.len()], &positions), one(state[0]), one(state[1])];
+        let body = |builder: &mut _, values: &[_]| normal_body(attrs, builder, values);
+        let drawn = evaluate_body(body, BitsAttrs::of(attrs).dtype(), &operands.each_ref())?;
+        Ok(smallvec![drawn.with_layout(Layout::contiguous(&dims))])
     },
     effects: Effects::RANDOM,
-    lowering: Lowering::Library,
+    lowering: Lowering::Position(normal_body),
     samples: || samples(DType::F32, [1.0.into(), 0.5.into()]),
     transforms: &TransformRules {
         derivative: Derivative::Zero,
@@ -281,11 +272,34 @@ fn threshold(attrs: &Attrs) -> u64 {
 /// The number of values of a 32-bit word.
 const TWO_32: f64 = 4_294_967_296.0;
 
-/// Returns two normal numbers from two uniform ones, the first of which is above zero.
-fn box_muller(a: f64, b: f64) -> [f64; 2] {
-    let radius = (-2.0 * a.ln()).sqrt();
-    let (sin, cos) = (std::f64::consts::TAU * b).sin_cos();
-    [radius * cos, radius * sin]
+/// Builds a normal number at a position. An even position has the cosine of a pair, an odd one the sine.
+fn normal_body(attrs: &Attrs, body: &mut KernelBuilder, values: &[Val]) -> Val {
+    let it = NormalAttrs::of(attrs);
+    let (dtype, mean, std) = (it.dtype(), it.mean(), it.std());
+    formula(body, values, |values: [Expr<'_>; 3]| {
+        // Conversions of signed integers are exact, and all processors support them.
+        // The first number is above zero. All products by powers of two are exact, also if they are contracted.
+        let [uniform, turns] = match dtype {
+            DType::F64 => {
+                let [a, b, c, d] = wide_word_pair(values).map(|it| it.cast(DType::I64).cast(DType::F64));
+                let low = 1.0 / (TWO_32 * TWO_32);
+                [a * (1.0 / TWO_32) + (b + 0.5) * low, c * (1.0 / TWO_32) + d * low]
+            }
+            _ => {
+                let [a, b] = word_pair(values).map(|it| it.cast(DType::I64).cast(DType::F64));
+                [(a + 0.5) * (1.0 / TWO_32), b * (1.0 / TWO_32)]
+            }
+        };
+        // A cosine is the sine a quarter turn further.
+        let even = (values[0] & 1).eq(0);
+        let turns = turns + even.select(turns.constant(0.25), 0.0);
+        let radius = (math::log(uniform) * -2.0).sqrt();
+        let drawn = radius * math::sin(turns * std::f64::consts::TAU);
+        let scaled = if std == 1.0 { drawn } else { drawn * std };
+        // A compiler may contract a sum with the product, but not a difference, so both steps are rounded.
+        let moved = if mean == 0.0 { scaled } else { scaled - (-mean) };
+        moved.cast(dtype)
+    })
 }
 
 /// Returns the number of binary digits of a float dtype's significand.
@@ -350,7 +364,6 @@ fn samples<const N: usize>(dtype: DType, parameters: [Attr; N]) -> Vec<Sample> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::core::reference::evaluate_body;
 
     /// Evaluates the kernel body at positions, and returns the bits of the elements.
     fn body_at(def: &OpDef, attrs: &Attrs, positions: &[i64], [seed, counter]: [u64; 2]) -> Vec<u64> {
@@ -403,6 +416,66 @@ mod tests {
         }
         for probability in [0.0, 1e-9, 0.1, 0.5, 1.0] {
             check(&RANDOM_BERNOULLI, DType::Bool, &[probability.into()]);
+        }
+    }
+
+    /// Draws normal numbers with mean 0.5 and deviation 2.
+    fn normals(dtype: DType, count: usize, state: [u64; 2]) -> Vec<f64> {
+        let attrs = NormalAttrs::attrs(&[count][..], dtype, 0.5, 2.0);
+        let drawn =
+            (RANDOM_NORMAL.eval)(&attrs, &[&Array::from_slice(&[2], &state)]).expect("the state is one").remove(0);
+        drawn.on_host().expect("the elements are readable").scalars().into_iter().map(|it| it.as_f64()).collect()
+    }
+
+    /// Pairs of uniform numbers are those of the stream, and elements are Box and Muller's.
+    #[test]
+    fn normals_are_of_pairs_of_uniform_numbers() {
+        let pair = |[a, b]: [f64; 2]| {
+            let (radius, (sin, cos)) = ((-2.0 * a.ln()).sqrt(), (std::f64::consts::TAU * b).sin_cos());
+            [radius * cos, radius * sin]
+        };
+        for (state, dtype) in STATES.into_iter().flat_map(|state| [DType::F32, DType::F64].map(|it| (state, it))) {
+            let stream = Stream::new(state[0], state[1]);
+            let want = (0..).flat_map(|block| {
+                let words = stream.block(block).map(f64::from);
+                let [a, b, c, d] = words;
+                match dtype {
+                    DType::F64 => {
+                        let [high, low] = [1.0 / TWO_32, 1.0 / (TWO_32 * TWO_32)];
+                        pair([a * high + (b + 0.5) * low, c * high + d * low]).to_vec()
+                    }
+                    _ => [[a, b], [c, d]].map(|[a, b]| pair([(a + 0.5) / TWO_32, b / TWO_32])).concat(),
+                }
+            });
+            let tolerance = if dtype == DType::F64 { 1e-14 } else { 1e-6 };
+            for (at, (got, want)) in normals(dtype, 203, state).into_iter().zip(want).enumerate() {
+                let want = 0.5 + 2.0 * want;
+                assert!((got - want).abs() <= tolerance * want.abs().max(1.0), "{dtype} {at}: {got} is not {want}");
+            }
+        }
+    }
+
+    /// Moments and quantiles are within five standard errors of the normal distribution's.
+    #[test]
+    fn normals_have_the_moments_and_quantiles_of_the_distribution() {
+        const COUNT: usize = 100_000;
+        for dtype in [DType::F32, DType::F64, DType::F16] {
+            let drawn: Vec<f64> = normals(dtype, COUNT, [3, 5]).into_iter().map(|it| (it - 0.5) / 2.0).collect();
+            let error = 5.0 / (COUNT as f64).sqrt();
+            for (power, want, variance) in [(1, 0.0, 1.0), (2, 1.0, 2.0), (3, 0.0, 15.0), (4, 3.0, 96.0f64)] {
+                let moment = drawn.iter().map(|it| it.powi(power)).sum::<f64>() / COUNT as f64;
+                assert!((moment - want).abs() <= error * variance.sqrt(), "{dtype}: moment {power} is {moment}");
+            }
+            // The probabilities of numbers above 1, 2, 3 and 4.
+            for (bound, above) in [(1.0, 0.158_655), (2.0, 0.022_750), (3.0, 0.001_350), (4.0, 3.167e-5f64)] {
+                for sign in [1.0, -1.0] {
+                    let count = drawn.iter().filter(|&&it| sign * it > bound).count() as f64 / COUNT as f64;
+                    assert!(
+                        (count - above).abs() <= error * above.sqrt() + 2e-5,
+                        "{dtype}: {count} beyond {sign} {bound}"
+                    );
+                }
+            }
         }
     }
 
