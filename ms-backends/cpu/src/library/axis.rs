@@ -5,7 +5,7 @@ use super::output::written;
 use ms_ir::data::{Array, Attrs, Element, Kind, Op, Scalar, try_filled};
 use ms_ir::error::Result;
 use ms_ir::with_element;
-use ms_ops::ops::host::{Axis, dense};
+use ms_ops::ops::host::{Axis, RunTotals, dense};
 use ms_ops::ops::{self, AxisAttrs, CumulativeAttrs, OpDef};
 use ms_x64::gemm::Shared;
 use ms_x64::threads;
@@ -101,7 +101,7 @@ fn extreme_of_row<T: Copy + PartialOrd, const LARGEST: bool>(row: &[T]) -> usize
     found.expect("one of the elements is extreme")
 }
 
-/// Computes cumulative sums or products: floats in f64, integers wrapping.
+/// Computes cumulative sums or products: floats in f64 in the order of [`RunTotals`], integers wrapping.
 fn cumulative(
     attrs: &Attrs,
     x: &Array,
@@ -123,12 +123,20 @@ fn cumulative(
             let to = |step: usize| unsafe { std::slice::from_raw_parts_mut(to.get().add(line(step)), columns) };
             let from = |step: usize| &from[line(step)..][..columns];
             if T::DTYPE.kind() == Kind::Float {
-                let mut sums = [start as f64; COLUMNS];
-                for step in 0..axis.size {
-                    for ((to, &value), sum) in to(step).iter_mut().zip(from(step)).zip(&mut sums) {
-                        let next = float(*sum, value.to_scalar().as_f64());
-                        *to = T::from_scalar(Scalar::Float(if exclusive { *sum } else { next }));
-                        *sum = next;
+                let mut totals = [RunTotals::new(start as f64); COLUMNS];
+                let mut before = [start as f64; COLUMNS];
+                for first in (0..axis.size).step_by(RunTotals::RUN) {
+                    let mut runs = [start as f64; COLUMNS];
+                    for step in first..axis.size.min(first + RunTotals::RUN) {
+                        let operands = from(step).iter().zip(&before).zip(&mut runs);
+                        for (to, ((&value, &before), run)) in to(step).iter_mut().zip(operands) {
+                            let next = float(*run, value.to_scalar().as_f64());
+                            *to = T::from_scalar(Scalar::Float(float(before, if exclusive { *run } else { next })));
+                            *run = next;
+                        }
+                    }
+                    for ((before, run), totals) in before.iter_mut().zip(runs).zip(&mut totals[..columns]) {
+                        *before = totals.push(run, float);
                     }
                 }
             } else {

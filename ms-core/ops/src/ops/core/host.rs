@@ -50,6 +50,44 @@ pub fn slices<'a>(attrs: &Attrs, shape: &[usize], sizes: impl Iterator<Item = &'
     sizes.enumerate().map(place).collect()
 }
 
+/// The totals of the runs of an axis, as `cumsum` and `cumprod` combine them in f64.
+///
+/// [`RUN`](Self::RUN) elements are a run, which has one chain. The totals of [`GROUP`](Self::GROUP) runs have a chain,
+/// and so have the totals of groups. A result is `(groups ⊕ runs) ⊕ run`. So a device may compute the chains of all
+/// runs at once, then those of all groups.
+#[derive(Clone, Copy, Debug)]
+pub struct RunTotals {
+    start: f64,
+    groups: f64,
+    runs: f64,
+    count: usize,
+}
+
+impl RunTotals {
+    /// The number of elements of a run.
+    pub const RUN: usize = 64;
+
+    /// The number of runs of a group.
+    pub const GROUP: usize = 32;
+
+    /// Returns the totals of no runs; `start` is the identity.
+    pub fn new(start: f64) -> Self {
+        Self { start, groups: start, runs: start, count: 0 }
+    }
+
+    /// Adds the total of the next run. Returns the total of all runs, with which the elements of the run after it are
+    /// combined.
+    pub fn push(&mut self, run: f64, combine: impl Fn(f64, f64) -> f64) -> f64 {
+        self.runs = combine(self.runs, run);
+        self.count += 1;
+        if self.count.is_multiple_of(Self::GROUP) {
+            self.groups = combine(self.groups, self.runs);
+            self.runs = self.start;
+        }
+        combine(self.groups, self.runs)
+    }
+}
+
 /// The function that combines an element with one that is scattered to its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScatterReduction {

@@ -4,7 +4,7 @@ use super::reduction::widened;
 use crate::ops::core::axis::stored_axis;
 use crate::ops::core::elementwise::wide;
 use crate::ops::core::factors::Factors;
-use crate::ops::core::host::{Axis, dense};
+use crate::ops::core::host::{Axis, RunTotals, dense};
 use crate::ops::core::wide::{Inner, run_rule};
 use crate::ops::{
     Batching, Cotangents, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, TransformRules, Types, Vjp,
@@ -73,7 +73,7 @@ fn infer(attrs: &Attrs, inputs: &[&Type]) -> Result<Types> {
     Ok(smallvec![inputs[0].clone()])
 }
 
-/// Accumulates along `axis`: floats in f64, integers wrapping.
+/// Accumulates along `axis`: floats in f64 in the order of [`RunTotals`], integers wrapping.
 fn running(
     attrs: &Attrs,
     x: &Array,
@@ -88,16 +88,29 @@ fn running(
     let (from, mut to) = (x.elements(), out.elements_mut());
     for outer in 0..axis.outer {
         for inner in 0..axis.inner {
-            let mut held = if x.dtype().is_float() { Scalar::Float(start.as_f64()) } else { start };
-            for step in 0..axis.size {
-                let place = if reverse { axis.size - 1 - step } else { step };
-                let at = (outer * axis.size + place) * axis.inner + inner;
-                let next = match (held, from.get(at)) {
-                    (Scalar::Float(a), b) => Scalar::Float(float(a, b.as_f64())),
-                    (a, b) => Scalar::Int(int(wide(a), wide(b)) as i64).convert(x.dtype()),
-                };
-                to.set(at, if exclusive { held } else { next });
-                held = next;
+            let place = |step: usize| {
+                let step = if reverse { axis.size - 1 - step } else { step };
+                (outer * axis.size + step) * axis.inner + inner
+            };
+            if x.dtype().is_float() {
+                let mut totals = RunTotals::new(start.as_f64());
+                let mut before = start.as_f64();
+                for first in (0..axis.size).step_by(RunTotals::RUN) {
+                    let mut run = start.as_f64();
+                    for at in (first..axis.size.min(first + RunTotals::RUN)).map(place) {
+                        let next = float(run, from.get(at).as_f64());
+                        to.set(at, Scalar::Float(float(before, if exclusive { run } else { next })));
+                        run = next;
+                    }
+                    before = totals.push(run, float);
+                }
+            } else {
+                let mut held = start;
+                for at in (0..axis.size).map(place) {
+                    let next = Scalar::Int(int(wide(held), wide(from.get(at))) as i64).convert(x.dtype());
+                    to.set(at, if exclusive { held } else { next });
+                    held = next;
+                }
             }
         }
     }
