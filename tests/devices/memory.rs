@@ -31,8 +31,8 @@ fn arenas_are_kept_while_there_is_memory() {
         ms::synchronize().expect("nothing fails");
         simulation.limit_memory(loaded.reserved_bytes + BYTES / 2);
         let other = block();
-        let released = simulation.counts();
         ms::synchronize().expect("nothing fails");
+        let released = simulation.counts();
         simulation.limit_memory(released.reserved_bytes + BYTES / 2);
         let none = block();
         simulation.limit_memory(0);

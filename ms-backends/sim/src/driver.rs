@@ -36,7 +36,7 @@ pub struct SimKernel<K> {
     code: K,
     /// The words of an argument block that are addresses.
     addresses: SmallVec<[usize; 4]>,
-    /// Those of them that are addresses of results.
+    /// The words that are addresses of results.
     results: SmallVec<[usize; 2]>,
 }
 

@@ -1,6 +1,6 @@
 //! Manages arenas.
 //!
-//! On the host, a run in flight has an arena of its own. Executables cache small arenas, and a pool that all executables
+//! On the host, every run in flight has a separate arena. Executables cache small arenas, and a pool that all executables
 //! share caches large ones. A function has an executable for each set of sizes, but there are only as many large arenas
 //! as concurrent runs.
 //!
@@ -83,11 +83,15 @@ impl StreamArenas {
         })
     }
 
-    /// Releases an arena when the run in it is submitted.
+    /// Releases an arena when the run in it is submitted. It is kept, unless the stream has one: a host step of a run
+    /// may start another run, in a second arena.
     pub fn release(&self, arena: Storage) {
         with_stream(self.memory, StreamKind::Compute, |stream| {
             arena.written_by(self.memory.fence(stream));
-            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push((stream, arena));
+            let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+            if idle.iter().all(|it| it.0 != stream) {
+                idle.push((stream, arena));
+            }
         });
     }
 }
