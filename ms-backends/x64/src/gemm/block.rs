@@ -7,7 +7,7 @@ use super::panels::Elements;
 use super::tile::packed;
 use super::{ALIASED, Matrix};
 use crate::isa::Isa;
-use ms_ir::data::Array;
+use ms_ir::data::Storage;
 use ms_ir::error::Result;
 use ms_ir::{CHUNK, PairwiseTree};
 use std::mem::MaybeUninit;
@@ -71,8 +71,7 @@ impl Ordered {
     ) -> Result<()> {
         let [_, k, n] = self.sizes;
         let is_dense = a.steps[1] == 1 || k == 1;
-        // SAFETY: the loop below writes all `k` elements before anything reads them.
-        let room = (!is_dense).then(|| unsafe { Array::uninit(&[k], W::DTYPE) }).transpose()?;
+        let room = (!is_dense).then(|| Storage::uninit(k.saturating_mul(size_of::<W>()))).transpose()?;
         let mut row = a.first;
         if let Some(room) = &room {
             let to = room.device_ptr().cast::<W>();
@@ -151,8 +150,8 @@ impl Ordered {
         let [a_len, b_len, slots_len] = lens.map(|it| it.next_multiple_of(ALIGN));
         let len = a_len + b_len + slots_len;
         let mut stack = StackBuffer::<W>(MaybeUninit::uninit());
-        // SAFETY: packed operands and sums are written below before anything reads them.
-        let heap = (len > STACK_ELEMENTS).then(|| unsafe { Array::uninit(&[len], W::DTYPE) }).transpose()?;
+        let bytes = len.saturating_mul(size_of::<W>());
+        let heap = (len > STACK_ELEMENTS).then(|| Storage::uninit(bytes)).transpose()?;
         let a_room = heap.as_ref().map_or(stack.0.as_mut_ptr().cast::<W>(), |it| it.device_ptr().cast());
         let b_room = a_room.wrapping_add(a_len);
         let slots = Slots { result, room: b_room.wrapping_add(b_len), sizes: [m, slot_columns] };

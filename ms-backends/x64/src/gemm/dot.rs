@@ -3,7 +3,7 @@
 use super::Matrix;
 use super::element::{Accumulator, PACK_WIDTH, Tile};
 use super::pack::pack;
-use ms_ir::data::{Array, Element};
+use ms_ir::data::Storage;
 use ms_ir::error::Result;
 use ms_ir::{CHUNK, PairwiseTree};
 
@@ -42,8 +42,7 @@ pub unsafe fn dot<W: Accumulator>(
     b: Matrix<*const W>,
     rest: impl FnOnce(usize) -> Result<W>,
 ) -> Result<W> {
-    // SAFETY: `pack` writes both halves before `chains` reads them.
-    let room = unsafe { Array::uninit(&[2 * DOT_ELEMENTS], <W as Element>::DTYPE)? };
+    let room = Storage::uninit(2 * DOT_ELEMENTS * size_of::<W>())?;
     let a_room = room.device_ptr().cast::<W>();
     let b_room = a_room.wrapping_add(DOT_ELEMENTS);
     let chunks = |it: Matrix<*const W>, step: isize| Matrix { first: it.first, steps: [CHUNK as isize * step, step] };

@@ -4,7 +4,7 @@ use super::Matrix;
 use super::matrices::Matrices;
 use crate::kernel::KernelCode;
 use ms_ir::TileArguments;
-use ms_ir::data::{Array, DType};
+use ms_ir::data::{DType, Storage};
 use ms_ir::error::Result;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -73,8 +73,7 @@ impl<'a> OutputTiles<'a> {
             (Some(_), Some(_)) => [columns.len(), 1],
         };
         let elements = (rows.len() - 1) * steps[0] + (columns.len() - 1) * steps[1] + 1;
-        // SAFETY: `compute` writes all elements before a kernel reads them.
-        let room = unsafe { Array::uninit(&[elements], self.dtype)? };
+        let room = Storage::uninit(elements * self.dtype.size())?;
         let (first, steps) = (room.device_ptr(), steps.map(|it| it as isize));
         compute(Matrix { first, steps })?;
         for epilogue in self.epilogues {

@@ -4,7 +4,7 @@ use super::element::{Accumulator, Stored, Tile};
 use super::{Addresses, Matrix, Shared};
 use crate::threads;
 use ms_ir::CHUNK;
-use ms_ir::data::{Array, DType, Storage};
+use ms_ir::data::{DType, Storage};
 use ms_ir::error::Result;
 use std::any::Any;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ impl PackedKey {
 pub struct CachedPanels {
     key: PackedKey,
     layout: PanelLayout,
-    room: Array,
+    room: Storage,
     _bytes: CacheBytes,
 }
 
@@ -101,10 +101,9 @@ impl PanelLayout {
     ///
     /// # Errors
     /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for the micro-panels.
-    pub unsafe fn pack<W: Accumulator>(self, tile: Tile<W>, matrix: Stored<*const u8, W>) -> Result<Array> {
+    pub unsafe fn pack<W: Accumulator>(self, tile: Tile<W>, matrix: Stored<*const u8, W>) -> Result<Storage> {
         let ([k, n], columns) = (self.sizes, self.columns());
-        // SAFETY: the loop below writes every element that a tile reads.
-        let room = unsafe { Array::uninit(&[self.elements()], W::DTYPE)? };
+        let room = Storage::uninit(self.bytes::<W>())?;
         let to = Shared::new((room.device_ptr().cast::<W>(), matrix.matrix));
         let panels = n.div_ceil(self.width);
         threads::for_each(panels * k.div_ceil(CHUNK), columns * k / 2, |at| {
@@ -125,8 +124,8 @@ impl PanelLayout {
     }
 
     /// Returns the elements of a [packed](Self::pack) matrix, for accumulators of type `W`.
-    pub fn elements_of<W: Accumulator>(&self, room: &Array) -> Elements<W> {
-        debug_assert_eq!(room.dtype(), W::DTYPE);
+    pub fn elements_of<W: Accumulator>(&self, room: &Storage) -> Elements<W> {
+        debug_assert!(room.len() >= self.bytes::<W>());
         Elements { first: room.device_ptr().cast_const().cast(), columns: self.columns() }
     }
 }

@@ -10,7 +10,7 @@ use crate::gemm::element::Accumulator;
 use crate::gemm::{Addresses, Matrix, OutputTile, OutputTiles, Shared, scatter};
 use crate::isa::Isa;
 use crate::threads;
-use ms_ir::data::{Array, DType, Element, Scalar};
+use ms_ir::data::{DType, Element, Scalar, Storage};
 use ms_ir::error::Result;
 use ms_ir::with_element;
 use std::ops::Range;
@@ -266,8 +266,7 @@ impl Product {
             if right_panels.is_none() { right.panel_words(at_once) } else { 0 },
             if keeps_sums { m.next_multiple_of(PANEL_ROWS) } else { PANEL_ROWS } * sums_width,
         ];
-        // SAFETY: micro-panels are packed and sums are zeroed below before anything reads them.
-        let room = unsafe { Array::uninit(&[lens.iter().sum()], DType::U32)? };
+        let room = Storage::uninit(lens.iter().sum::<usize>().saturating_mul(size_of::<u32>()))?;
         let rows_room = room.device_ptr().cast::<u32>();
         let columns_room = rows_room.wrapping_add(lens[0]);
         let sums_room = columns_room.wrapping_add(lens[1]);

@@ -6,7 +6,7 @@ use super::split::Packing;
 use crate::gemm::panels::{CacheBytes, PackedKey, cache};
 use crate::gemm::{Addresses, Matrix, Shared};
 use crate::threads;
-use ms_ir::data::{Array, DType, Storage};
+use ms_ir::data::{DType, Storage};
 use ms_ir::error::Result;
 use std::sync::{Arc, Mutex};
 
@@ -23,7 +23,7 @@ impl Addresses for Operand {}
 /// Packed matrices: the micro-panels of the columns of each, one after another. A left operand is packed as its
 /// transpose.
 pub struct Packed {
-    room: Array,
+    room: Storage,
     /// The number of words of a micro-panel, and the numbers of matrices and of micro-panels of each.
     panel: usize,
     matrices: [usize; 2],
@@ -73,8 +73,7 @@ impl Packed {
     pub unsafe fn new(side: Operand, [k, n]: [usize; 2], count: usize) -> Result<Self> {
         let (panels, panel) = (n.div_ceil(PANEL_ROWS), side.packing.panel_words(side.packing.k_blocks(k)));
         let step = k * n * side.dtype.size();
-        // SAFETY: the loop below writes all `count * panels` micro-panels, with zeros as padding.
-        let room = unsafe { Array::uninit(&[count * panels * panel], DType::U32)? };
+        let room = Storage::uninit((count * panels * panel).saturating_mul(size_of::<u32>()))?;
         let to = Shared::new((room.device_ptr().cast::<u32>(), side.matrix.transposed()));
         let range = Mutex::new(Range::EMPTY);
         threads::for_each(count * panels, count * n * k * side.packing.components / 4, |at| {
