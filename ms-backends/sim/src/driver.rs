@@ -72,7 +72,7 @@ pub struct Commands<H: Driver> {
 /// The words that are addresses in the argument block of an epilogue.
 struct EpilogueWords {
     addresses: SmallVec<[usize; 4]>,
-    /// Those of them that are addresses of results.
+    /// The words that are addresses of results.
     results: SmallVec<[usize; 2]>,
 }
 

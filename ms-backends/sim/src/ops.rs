@@ -94,7 +94,7 @@ unsafe impl Driver for ReferenceOps {
             (operands.collect::<Vec<_>>(), results.collect::<Vec<_>>())
         };
         let operands: Vec<&Array> = operands.iter().collect();
-        // SAFETY: by the contract of `library`, the results have the op's types and memory of their own, or the first
+        // SAFETY: by the contract of `library`, the results have the op's types. Their memory is separate, or the first
         // operand's.
         code.explained(|| unsafe { evaluate(code.op, &code.attrs, &operands, &results) })
     }

@@ -67,7 +67,7 @@ impl BatchedGemm {
         unsafe { self.run_on(None, operands, to, workspace) }
     }
 
-    /// Runs the contraction with a workspace of its own.
+    /// Runs the contraction with a new workspace.
     ///
     /// # Safety
     /// The conditions of [`BatchedGemm::run`] hold.

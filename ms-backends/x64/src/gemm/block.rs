@@ -142,7 +142,7 @@ impl Ordered {
         let packed_rows = if rows_in_place { 0 } else { strip };
         let depth = k.min(CHUNK);
         let tree = PairwiseTree::of_terms(k);
-        // The result is the first slot, unless its type is another one or it holds an earlier sum.
+        // The result is the first slot, unless it has another type or holds an earlier sum.
         let result = (out.format.is_accumulator && self.earlier.count == 0).then(|| out.as_accumulators());
         let slots = if k > CHUNK { tree.slots() - usize::from(result.is_some()) } else { 0 };
         let slot_columns = n.next_multiple_of(tile.columns);
