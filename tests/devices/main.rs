@@ -11,6 +11,7 @@ mod gpt;
 
 mod failures;
 mod memory;
+mod ops_only;
 mod waits;
 
 fn sim(id: u16) -> Device {

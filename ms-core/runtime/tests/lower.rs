@@ -384,15 +384,16 @@ fn orders_of_the_target() {
 }
 
 /// Without kernels, every op that is no view is a step of the library, in the precision of the code. Results that are
-/// views of inputs are copied.
+/// views of inputs or constants are copied.
 #[test]
 fn a_target_may_run_ops_only() {
     let graph = |text: &str| parse_graph(text).unwrap_or_else(|error| panic!("{error}"));
     let softmax = graph(include_str!("lower/softmax.msir"));
     let views = graph(
-        "graph @f(%x: f32[2, 3]) -> (f32[3, 2], f32[2, 3]) {
+        "graph @f(%x: f32[2, 3]) -> (f32[3, 2], f32[2, 3], f32[]) {
             %y = permute %x {axes = [1, 0]} : f32[3, 2]
-            return %y, %x
+            %z = constant {value = f32[](0.5)} : f32[]
+            return %y, %x, %z
         }",
     );
     let embedding = graph(include_str!("lower/embedding.msir"));

@@ -73,9 +73,9 @@ pub static POSSIBLE_CLASSES: OpDef = OpDef {
     effects: Effects::MAY_FAIL,
     lowering: Lowering::Check(CheckRule { operand: 1, accepts: accepts_count, refuse: refuse_count }),
     samples: || {
-        let counts = SampleInput::of(DType::I64, &[2], 2.0, 3.0);
+        let counts = SampleInput::of(DType::I64, &[8], 2.0, 3.0);
         let attrs = PossibleClassesAttrs::attrs(2i64, "sample");
-        vec![Sample::new([SampleInput::f32(&[2, 3], 0.5, 2.0), counts]).attrs(attrs)]
+        vec![Sample::new([SampleInput::f32(&[8, 3], 0.5, 2.0), counts]).attrs(attrs)]
     },
     transforms: &TransformRules {
         derivative: Derivative::Zero,

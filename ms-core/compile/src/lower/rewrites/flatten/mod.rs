@@ -304,16 +304,16 @@ impl Flatten<'_> {
     }
 
     fn fresh_copy(&mut self, access: &Access) -> ValueIndex {
+        let (mut access, mut kind, mut attrs) = (access.clone(), Kind::Copy, Attrs::none());
+        if !self.target.kernels {
+            let (op, own) = dialect().copy(access.dtype);
+            access = self.in_memory(access).expect("a scalar is broadcast to every shape");
+            (kind, attrs) = (Kind::Library(op), own);
+        }
         let origin = Origin::Node(self.flat.nodes.len());
         let value = self.flat.add_value(access.dtype, access.layout.shape().into(), origin);
-        let inputs = smallvec![access.clone()];
+        let inputs = smallvec![access];
         let outputs = smallvec![value];
-        let (kind, attrs) = if self.target.kernels {
-            (Kind::Copy, Attrs::none())
-        } else {
-            let (op, attrs) = dialect().copy(access.dtype);
-            (Kind::Library(op), attrs)
-        };
         self.flat.nodes.push(FlatNode { kind, attrs, inputs, outputs, location: None });
         value
     }
