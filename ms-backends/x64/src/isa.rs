@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::OnceLock;
 
 /// The instruction set of kernels, library ops and products. Each contains the vector instructions of those before it.
-/// At most one matrix engine belongs to each, see [`Engine::of`](crate::gemm::Engine::of).
+/// At most one matrix engine belongs to each, see `Engine::of`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Isa {
     /// No machine code: the interpreter runs every kernel.
