@@ -2,7 +2,7 @@
 
 use crate::lower::fusion::domain::Domain;
 use crate::lower::fusion::group::Grouper;
-use crate::lower::rewrites::flat::{Access, ValueIndex};
+use crate::lower::rewrites::flat::{Access, FlatNode, ValueIndex};
 use rustc_hash::FxHashMap;
 
 impl Grouper<'_> {
@@ -25,15 +25,25 @@ impl Grouper<'_> {
         // each loop may have a base.
         let words = |stored: usize| 2 * loops + (inputs + 2 * stored) * (3 + loops);
         let most = self.target.budget.words;
-        let values = || groups.iter().flat_map(|&it| &self.drafts[it].nodes).map(|&it| &self.flat.nodes[it]);
-        if words(values().map(|it| it.outputs.len()).sum()) <= most {
+        let outputs = || self.nodes_of(groups).flat_map(|it| &it.outputs);
+        if words(outputs().count()) <= most {
             return true;
         }
-        let mut inside: FxHashMap<ValueIndex, u32> = FxHashMap::default();
-        for value in values().flat_map(|it| &it.inputs).filter_map(Access::value) {
+        let inside = self.reads_inside(groups);
+        let is_stored = |it: &&ValueIndex| inside.get(*it).is_none_or(|&reads| reads < self.uses[**it]);
+        words(outputs().filter(is_stored).count()) <= most
+    }
+
+    /// Returns how often the nodes of two groups read each value.
+    pub(super) fn reads_inside(&self, groups: [usize; 2]) -> FxHashMap<ValueIndex, u32> {
+        let mut inside = FxHashMap::default();
+        for value in self.nodes_of(groups).flat_map(|it| &it.inputs).filter_map(Access::value) {
             *inside.entry(value).or_insert(0) += 1;
         }
-        let is_stored = |it: &&ValueIndex| inside.get(*it).is_none_or(|&reads| reads < self.uses[**it]);
-        words(values().flat_map(|it| &it.outputs).filter(is_stored).count()) <= most
+        inside
+    }
+
+    fn nodes_of(&self, groups: [usize; 2]) -> impl Iterator<Item = &FlatNode> {
+        groups.into_iter().flat_map(|it| &self.drafts[it].nodes).map(|&it| &self.flat.nodes[it])
     }
 }

@@ -223,7 +223,7 @@ impl<'a> Grouper<'a> {
         if let Kind::Gather { check: Some(check), .. } = node.kind {
             sources.extend(self.of[flat.checks[check].node].map(|it| self.root(it)));
         }
-        // The first error is that of the check, so a library op does not overtake it.
+        // The check reports its error before a library op on the same operand runs.
         let follows_check = matches!(node.kind, Kind::Check(_))
             || matches!(node.kind, Kind::Region(_) | Kind::Library(_))
                 && node.inputs.iter().filter_map(Access::value).any(|it| flat.checked.contains(&it));
@@ -444,12 +444,7 @@ impl<'a> Grouper<'a> {
             return true;
         }
         // The values of the pair cannot be stored, so they must not have other readers.
-        let mut inside = rustc_hash::FxHashMap::default();
-        for &node in self.drafts[pair.own].nodes.iter().chain(&self.drafts[pair.source].nodes) {
-            for value in self.flat.nodes[node].inputs.iter().filter_map(Access::value) {
-                *inside.entry(value).or_insert(0) += 1;
-            }
-        }
+        let inside = self.reads_inside([pair.own, pair.source]);
         members().flat_map(|it| &it.outputs).all(|it| inside.get(it) == Some(&self.uses[*it]))
     }
 
