@@ -121,8 +121,7 @@ unsafe impl Backend for SimBackend {
     }
 
     fn describe(&self, graph: &Graph, options: &CompileOptions<'_>) -> Result<String> {
-        let (plan, names) = options.lower(graph, &TARGET)?;
-        Ok(plan.display_named(&names).to_string())
+        options.describe(graph, &TARGET)
     }
 
     fn compile_step(&self, step: &Step) -> Result<Arc<dyn StepCode>> {

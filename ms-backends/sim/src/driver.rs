@@ -4,8 +4,7 @@
 use crate::memory::{Copied, SimMemory};
 use crate::queue::Random;
 use ms_compile::exec::{
-    Check, CheckViews, Driver, EpilogueCode, KernelLaunch, KernelView, LibraryCall, MemoryView, Prepared, StepCall,
-    StepOperand,
+    Check, Driver, EpilogueCode, KernelLaunch, KernelView, LibraryCall, Prepared, StepCall, StepOperand,
 };
 use ms_ir::data::{Array, MemorySpace, Storage, Stream, StreamKind, Streams, with_stream};
 use ms_ir::error::Result;
@@ -109,7 +108,7 @@ impl<C> SimStepCode<C> {
 }
 
 /// The memory of a call of a prepared step, with device addresses.
-struct Memory {
+struct CallMemory {
     operands: SmallVec<[u64; 4]>,
     results: SmallVec<[u64; 1]>,
     /// The argument blocks of epilogues.
@@ -125,8 +124,8 @@ impl<H: Driver> Default for Commands<H> {
 
 impl<H: Driver> Commands<H> {
     /// Records the memory of a call.
-    fn memory(&mut self, call: StepCall<'_>) -> Memory {
-        Memory {
+    fn memory(&mut self, call: StepCall<'_>) -> CallMemory {
+        CallMemory {
             operands: call.operands.iter().map(|it| it.address).collect(),
             results: call.results.into(),
             blocks: call.epilogues.iter().map(|it| self.add_block(it)).collect(),
@@ -148,7 +147,7 @@ impl<H: Driver> Commands<H> {
     }
 
     /// Returns whether a step does not run behind a failure: it writes over old values of slots. Library ops do not run
-    /// there either, as those of the host require valid values of their dtypes.
+    /// there either, because the host's implementations require valid values of their dtypes.
     fn is_guarded(&self, step: &Step<H>) -> bool {
         let writes = |results: &[usize], block: &Range<usize>| {
             results.iter().any(|&it| self.is_overwritten(self.blocks[block.clone()][it]))
@@ -174,9 +173,9 @@ struct IssuedStep<H: Driver> {
 /// A step with device addresses.
 enum Step<H: Driver> {
     Launch { kernel: Arc<SimKernel<H::Kernel>>, block: Range<usize> },
-    Contraction { code: Arc<SimStepCode<H::Contraction>>, memory: Memory },
-    Library { code: Arc<SimStepCode<H::LibraryStep>>, memory: Memory },
-    Check { check: Arc<Check>, record: u64, views: CheckViews },
+    Contraction { code: Arc<SimStepCode<H::Contraction>>, memory: CallMemory },
+    Library { code: Arc<SimStepCode<H::LibraryStep>>, memory: CallMemory },
+    Check { check: Arc<Check>, record: u64, views: SmallVec<[u64; 2]> },
     Copy { from: u64, to: u64, bytes: usize },
     SetNumber { to: u64, number: u64 },
 }
@@ -259,16 +258,11 @@ impl<H: Driver<Commands = ()> + Copy + 'static> SimDriver<H> {
         self.memory.real(address as usize) as u64
     }
 
-    /// Returns the view of the bytes behind a device view.
-    fn real_view(&self, view: &MemoryView) -> MemoryView {
-        MemoryView { address: self.real(view.address), parameter_storage: None, ..view.clone() }
-    }
-
     /// Calls `run` with the code of a step and the bytes behind the memory of its call.
     fn with_real<C>(
         &self,
         SimStepCode { code, epilogues, .. }: &SimStepCode<C>,
-        memory: &Memory,
+        memory: &CallMemory,
         blocks: &mut [u64],
         run: impl FnOnce(&H, &Arc<C>, StepCall<'_>) -> Result<()>,
     ) -> Result<()> {
@@ -305,8 +299,8 @@ impl<H: Driver<Commands = ()> + Copy + 'static> SimDriver<H> {
                     self.with_real(code, memory, blocks, |host, code, call| host.library(&mut (), code, call))
                 }
                 Step::Check { check, record, views } => {
-                    let views = || views.iter().map(|it| self.real_view(it)).collect();
-                    host.check(&mut (), check, self.real(*record), views)
+                    let views: SmallVec<[u64; 2]> = views.iter().map(|&it| self.real(it)).collect();
+                    host.check(&mut (), check, self.real(*record), &views)
                 }
                 Step::Copy { from, to, bytes } => host.copy(&mut (), self.real(*from), self.real(*to), *bytes),
                 Step::SetNumber { to, number } => host.set_number(&mut (), self.real(*to), *number),
@@ -395,14 +389,8 @@ unsafe impl<H: Driver<Commands = ()> + Copy + 'static> Driver for SimDriver<H> {
         self.issue(commands, Step::Library { code: code.clone(), memory })
     }
 
-    unsafe fn check(
-        &self,
-        commands: &mut Commands<H>,
-        check: &Arc<Check>,
-        record: u64,
-        views: impl FnOnce() -> CheckViews,
-    ) -> Result<()> {
-        self.issue(commands, Step::Check { check: check.clone(), record, views: views() })
+    unsafe fn check(&self, commands: &mut Commands<H>, check: &Arc<Check>, record: u64, views: &[u64]) -> Result<()> {
+        self.issue(commands, Step::Check { check: check.clone(), record, views: views.into() })
     }
 
     unsafe fn copy(&self, commands: &mut Commands<H>, from: u64, to: u64, bytes: usize) -> Result<()> {

@@ -5,8 +5,8 @@ use crate::driver::SimDriver;
 use crate::memory::SimMemory;
 use crate::simulation::Simulation;
 use ms_compile::exec::{
-    Artifact, Backend, BackendEntry, Check, CheckViews, CompileOptions, Driver, EpilogueCode, Executable, LibraryCall,
-    MachineCode, PlanExecutable, PlanProgram, Prepared, StepCall, StepCode, StepOperand,
+    Artifact, Backend, BackendEntry, Check, CompileOptions, Driver, EpilogueCode, Executable, LibraryCall, MachineCode,
+    PlanExecutable, PlanProgram, Prepared, StepCall, StepCode, StepOperand,
 };
 use ms_compile::lower::eager::Step;
 use ms_compile::target::Target;
@@ -99,7 +99,7 @@ unsafe impl Driver for ReferenceOps {
         code.explained(|| unsafe { evaluate(code.op, &code.attrs, &operands, &results) })
     }
 
-    unsafe fn check(&self, (): &mut (), _: &Arc<Check>, _: u64, _: impl FnOnce() -> CheckViews) -> Result<()> {
+    unsafe fn check(&self, (): &mut (), _: &Arc<Check>, _: u64, _: &[u64]) -> Result<()> {
         unsupported("checks of kernels")
     }
 
@@ -199,8 +199,7 @@ unsafe impl Backend for SimOpsBackend {
     }
 
     fn describe(&self, graph: &Graph, options: &CompileOptions<'_>) -> Result<String> {
-        let (plan, names) = options.lower(graph, &TARGET)?;
-        Ok(plan.display_named(&names).to_string())
+        options.describe(graph, &TARGET)
     }
 
     fn compile_step(&self, step: &Step) -> Result<Arc<dyn StepCode>> {

@@ -2,8 +2,8 @@
 
 use crate::library;
 use ms_compile::exec::{
-    ArrayLayout, Check, CheckViews, Driver, EpilogueCode, KernelLaunch, KernelView, LibraryCall, Prepared, StepCall,
-    StepOperand, TileArguments,
+    ArrayLayout, Check, Driver, EpilogueCode, KernelLaunch, KernelView, LibraryCall, Prepared, StepCall, StepOperand,
+    TileArguments,
 };
 use ms_ir::Contraction;
 use ms_ir::data::{Array, MemorySpace};
@@ -150,13 +150,7 @@ unsafe impl Driver for CpuDriver {
     }
 
     #[inline]
-    unsafe fn check(
-        &self,
-        (): &mut (),
-        check: &Arc<Check>,
-        record: u64,
-        views: impl FnOnce() -> CheckViews,
-    ) -> Result<()> {
+    unsafe fn check(&self, (): &mut (), check: &Arc<Check>, record: u64, views: &[u64]) -> Result<()> {
         // SAFETY: by the contract of `check`, the record and the views are host memory that was written, and nobody
         // writes it during the call. The record may be unaligned.
         unsafe { check.result((record as *const i64).read_unaligned(), views) }

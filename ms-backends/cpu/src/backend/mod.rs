@@ -280,8 +280,7 @@ unsafe impl Backend for CpuBackend {
     }
 
     fn describe(&self, graph: &Graph, options: &CompileOptions<'_>) -> Result<String> {
-        let (plan, names) = options.lower(graph, &TARGET)?;
-        Ok(plan.display_named(&names).to_string())
+        options.describe(graph, &TARGET)
     }
 
     fn roof(&self, exceeded: Exceeded) -> Option<Roof> {

@@ -5,7 +5,6 @@ use ms_ir::data::{Array, Attrs, DType, Layout, MemorySpace, Op, Storage, Type};
 use ms_ir::error::{Code, Error, Result, in_op};
 use ms_ir::op::{NONE_REFUSED, Refused, definition};
 use ms_ir::{Contraction, Kernel, KernelLaunch, KernelView, Precision, StepOperand, TileArguments};
-use smallvec::SmallVec;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -38,8 +37,8 @@ use std::sync::Arc;
 ///
 /// # Safety
 /// A step writes every element of its results with valid values of their dtypes, and accesses only the memory in its
-/// contract. Steps take effect one after the other, in the order in which they are issued, up to the first that fails on
-/// its operands. Reads see the effects of everything before them, or fail.
+/// contract. Steps take effect one after the other, in the order in which they are issued, up to the first that fails
+/// on its operands. Reads see the effects of everything before them, or fail.
 ///
 /// The memory in a step's contract is live, and has no other accesses, when the step runs.
 pub unsafe trait Driver: Send + Sync {
@@ -206,24 +205,19 @@ pub unsafe trait Driver: Send + Sync {
     ) -> Result<()>;
 
     /// Issues a step that fails if the record of a check, the eight bytes at an address, has an element that the check
-    /// refuses. A kernel that was issued before it writes the record. `views` returns the checked operand, and then
-    /// those that the error shows.
+    /// refuses. A kernel that was issued before it writes the record. `views` are the addresses of the first elements
+    /// of the check's [views](Check::views).
     ///
     /// The device needs the views only if an element is refused. It then keeps that element, and the elements of the
-    /// other views, until the host asks for the [error](Check::result).
+    /// views that the error shows, until the host asks for the [error](Check::result).
     ///
     /// # Safety
     /// The record and the elements of the views are initialised, and nothing writes them when the step runs.
     ///
     /// # Errors
     /// The errors of [`Check::result`] and of the device.
-    unsafe fn check(
-        &self,
-        commands: &mut Self::Commands,
-        check: &Arc<Check>,
-        record: u64,
-        views: impl FnOnce() -> CheckViews,
-    ) -> Result<()>;
+    unsafe fn check(&self, commands: &mut Self::Commands, check: &Arc<Check>, record: u64, views: &[u64])
+    -> Result<()>;
 
     /// Issues a copy of bytes from one address to another.
     ///
@@ -322,48 +316,6 @@ pub struct StepCall<'a> {
     pub workspace: u64,
 }
 
-/// Elements in device memory.
-#[derive(Clone, Debug)]
-pub struct MemoryView {
-    /// The address of the memory.
-    pub address: u64,
-    /// The size of the memory.
-    pub bytes: usize,
-    /// See [`StepOperand::parameter_storage`].
-    pub parameter_storage: Option<Arc<Storage>>,
-    /// The dtype of the elements.
-    pub dtype: DType,
-    /// The positions of the elements in the memory, in elements.
-    pub layout: Layout,
-}
-
-impl MemoryView {
-    /// Returns the type: dtype and dimensions.
-    pub fn ty(&self) -> Type {
-        Type::of(self.dtype, self.layout.shape())
-    }
-
-    /// Returns a host array that borrows these elements.
-    ///
-    /// # Safety
-    /// The address is a host address, and the memory is live as long as the array. Every element is initialised before
-    /// it is read.
-    pub unsafe fn borrowed(&self) -> Array {
-        if let Some(block) = &self.parameter_storage {
-            let before = (self.address - block.device_ptr() as u64) as usize / self.dtype.size();
-            let (shape, strides) = (self.layout.shape().into(), self.layout.strides().into());
-            let layout = Layout::new(shape, strides, self.layout.offset() + before);
-            // SAFETY: `layout` addresses the elements at `address`, which lie in the live `block`, and the contract has
-            // them initialised before a read.
-            return unsafe { Array::new(block.clone(), layout, self.dtype) };
-        }
-        let first = NonNull::new(self.address as *mut u8).expect("no memory is at address zero");
-        // SAFETY: the memory at `first` is live as long as the array and initialised before a read, by this method's
-        // contract.
-        unsafe { Array::new(Arc::new(Storage::borrowed(first, self.bytes)), self.layout.clone(), self.dtype) }
-    }
-}
-
 /// A step that a library runs as a whole.
 #[derive(Clone, Debug)]
 pub struct LibraryCall {
@@ -429,9 +381,6 @@ impl ArrayLayout {
     }
 }
 
-/// The operand that a check reads, and those that its error shows.
-pub type CheckViews = SmallVec<[MemoryView; 2]>;
-
 /// A run-time check of an op's operand.
 #[derive(Clone, Debug)]
 pub struct Check {
@@ -441,25 +390,27 @@ pub struct Check {
     pub attrs: Attrs,
     /// The types of all operands.
     pub operands: Vec<Type>,
+    /// The operand that the check reads, and those that its error shows.
+    pub views: Vec<ArrayLayout>,
     /// The number of the op's node in the traced graph.
     pub node: Option<u32>,
 }
 
 impl Check {
     /// Returns the result of the check with this record: an error if it has a refused element, which the first view
-    /// contains.
+    /// contains. `views` are the addresses of the first elements of the [views](Check::views).
     ///
     /// # Safety
-    /// The addresses of the views are host addresses, and the elements are live and initialised. Nothing writes them
-    /// during the call.
+    /// There is a host address for each view, and its elements are live and initialised. Nothing writes them during the
+    /// call.
     ///
     /// # Errors
     /// The error of the op; [`Code::Verify`] for an element that the operand does not have.
-    pub unsafe fn result(&self, record: i64, views: impl FnOnce() -> CheckViews) -> Result<()> {
+    pub unsafe fn result(&self, record: i64, views: &[u64]) -> Result<()> {
         match record {
             NONE_REFUSED => Ok(()),
-            // SAFETY: the views are host memory by this method's contract.
-            _ => Err(unsafe { self.refusal(record, &views()) }),
+            // SAFETY: this is the contract of this method.
+            _ => Err(unsafe { self.refusal(record, views) }),
         }
     }
 
@@ -468,12 +419,19 @@ impl Check {
     /// # Safety
     /// See [`Check::result`].
     #[cold]
-    unsafe fn refusal(&self, record: i64, views: &[MemoryView]) -> Error {
-        // SAFETY: the elements are live and initialised by this method's contract, and the arrays are dropped before
-        // the method returns.
-        let arrays = views.map_vec(|it| unsafe { it.borrowed() });
-        let arrays: Vec<&Array> = arrays.iter().collect();
-        let error = refusal(self.op, &self.attrs, &self.operands, record, &arrays);
+    unsafe fn refusal(&self, record: i64, views: &[u64]) -> Error {
+        // An op's function gets the arrays and may keep them, so they are copies.
+        let copy = |(view, &at): (&ArrayLayout, &u64)| {
+            // SAFETY: the elements are live and initialised during the call, by this method's contract, and the
+            // borrowed array is dropped here.
+            let array = unsafe { view.borrowed(StepOperand::at(at)) };
+            Ok(array.on_host()?.duplicate())
+        };
+        let arrays: Result<Vec<Array>> = self.views.iter().zip(views).map(copy).collect();
+        let error = arrays.and_then(|it| {
+            let arrays: Vec<&Array> = it.iter().collect();
+            refusal(self.op, &self.attrs, &self.operands, record, &arrays)
+        });
         error.map_or_else(|it| it, |it| with_op_and_node(it, self.op, self.operands.iter().cloned(), self.node))
     }
 }

@@ -44,6 +44,16 @@ impl CompileOptions<'_> {
         let options = LowerOptions { precision: self.precision, ..LowerOptions::default() };
         lower_traced(graph, &options, target, self.traced)
     }
+
+    /// Formats the plan of an optimised graph as text, for the [`describe`](super::Backend::describe) of backends that
+    /// run plans.
+    ///
+    /// # Errors
+    /// See [`CompileOptions::lower`].
+    pub fn describe(&self, graph: &Graph, target: &Target) -> Result<String> {
+        let (plan, names) = self.lower(graph, target)?;
+        Ok(plan.display_named(&names).to_string())
+    }
 }
 
 /// A compiled graph.

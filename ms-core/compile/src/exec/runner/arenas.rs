@@ -1,11 +1,11 @@
 //! Manages arenas.
 //!
-//! On the host, every run in flight has a separate arena. Executables cache small arenas, and a pool that all executables
-//! share caches large ones. A function has an executable for each set of sizes, but there are only as many large arenas
-//! as concurrent runs.
+//! On the host, every run in flight has a separate arena. Executables cache small arenas, and a pool that all
+//! executables share caches large ones. A function has an executable for each set of sizes, but there are only as many
+//! large arenas as concurrent runs.
 //!
-//! On a device, an executable has an arena for each stream. The runs of a stream follow each other, so queued ones share
-//! the arena, and its addresses stay the same. The device gets idle arenas back when it has no other memory.
+//! On a device, an executable has an arena for each stream. The runs of a stream follow each other, so queued ones
+//! share the arena, and its addresses stay the same. The device gets idle arenas back when it has no other memory.
 
 use ms_ir::data::{
     Device, Memory, MemoryCache, MemorySpace, Storage, Stream, StreamKind, add_memory_cache, with_stream,

@@ -1,6 +1,6 @@
-//! Runs a [`Plan`] by any [`Driver`], with intermediate values in an arena. This module owns the order of steps, branches, loops, calls
-//! of routines, and the memory of intermediate values. Everything that does not depend on addresses is prepared when
-//! the plan is loaded.
+//! Runs a [`Plan`] by any [`Driver`], with intermediate values in an arena. This module owns the order of steps,
+//! branches, loops, calls of routines, and the memory of intermediate values. Everything that does not depend on
+//! addresses is prepared when the plan is loaded.
 
 mod arenas;
 mod check;
@@ -248,7 +248,7 @@ impl<D: Driver + 'static> PlanExecutable<D> {
         }
     }
 
-    /// Returns the memory of every output: that of the donated input in `donors`, or a new allocation.
+    /// Returns the memory of every output: the storage of its donor in `donors`, or a new allocation.
     ///
     /// # Safety
     /// Every element of the outputs is written before it is read.
@@ -355,11 +355,11 @@ impl<D: Driver + 'static> PlanExecutable<D> {
         let len = self.program.template.len();
         if self.program.arena_bytes == 0 && len <= STACK_WORDS {
             let mut words: SmallVec<[u64; STACK_WORDS]> = SmallVec::from_slice(&self.program.template);
-            return self.submit_on(&mut words, None, &mut Stacks::default(), issue);
+            return self.submit_on(&mut words, &mut Stacks::default(), issue);
         }
         let (mut scratch, arena) = self.acquire()?;
         let Scratch { words, stacks, .. } = &mut scratch;
-        let done = self.submit_on(words, Some(&arena), stacks, issue);
+        let done = self.submit_on(words, stacks, issue);
         if stacks.mark() > 0 {
             stacks.close_from(0).for_each(drop);
         }
@@ -372,7 +372,6 @@ impl<D: Driver + 'static> PlanExecutable<D> {
     fn submit_on<'r, R>(
         &self,
         words: &mut [u64],
-        arena: Option<&Storage>,
         stacks: &mut Stacks,
         issue: impl FnOnce(&mut Run<'_, 'r, D>) -> Result<R>,
     ) -> Result<R> {
@@ -381,7 +380,6 @@ impl<D: Driver + 'static> PlanExecutable<D> {
             driver: &self.driver,
             commands: D::Commands::default(),
             words,
-            arena,
             stacks,
             read: ReadInputs::default(),
             observer: Observer::of_thread(),

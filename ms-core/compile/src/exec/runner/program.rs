@@ -1,9 +1,8 @@
 //! Defines a plan that is loaded: prepared as far as possible without addresses.
 
 use crate::exec::{Check, Driver, LibraryCall, TileArguments};
-use crate::lower::BufferLocation;
 use ms_ir::Contraction;
-use ms_ir::data::{Array, DType, Layout, Storage};
+use ms_ir::data::{Array, Storage};
 use ms_ir::op::definition;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -63,8 +62,8 @@ pub(super) enum Step<D: Driver> {
     Contraction { contraction: Box<Contraction>, code: Arc<D::Contraction>, call: CallWords<D> },
     /// A library step.
     Library { step: Arc<LibraryCall>, code: Arc<D::LibraryStep>, call: CallWords<D> },
-    /// A look at the record of a check. `record` is the word with its address.
-    Check { check: Arc<Check>, record: usize, views: Box<[PlacedView]> },
+    /// A look at the record of a check. `record` is the word with its address, and `views` have those of the views.
+    Check { check: Arc<Check>, record: usize, views: SmallVec<[usize; 2]> },
     /// A call of a routine.
     Call { routine: usize, block: usize },
     /// A branch: a call of one of two routines.
@@ -119,13 +118,6 @@ pub(super) struct OperandWord {
     pub word: usize,
     /// Whether it is an input of its routine, and so possibly an input of the run.
     pub is_input: bool,
-}
-
-/// A view whose layout is relative to the start of its buffer's memory, or of the whole arena.
-pub(super) struct PlacedView {
-    pub place: BufferLocation,
-    pub dtype: DType,
-    pub layout: Layout,
 }
 
 impl<D: Driver> Program<D> {

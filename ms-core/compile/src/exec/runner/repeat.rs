@@ -54,7 +54,7 @@ impl Repeated {
         let mark = run.stacks.mark();
         // SAFETY: the block has the addresses of sequences and series by this method's contract. All others are
         // addresses of the loop's buffers.
-        unsafe { run.steps(routine, self.block)? };
+        unsafe { run.steps(routine)? };
         if routine.closes_stacks {
             run.close_stacks(mark);
         }

@@ -1,13 +1,12 @@
 //! Executes one run of a loaded plan.
 
 use super::observer::{Observer, What};
-use super::program::{CallWords, OperandWord, Patch, PlacedView, Program, Routine, Step};
+use super::program::{CallWords, OperandWord, Patch, Program, Routine, Step};
 use super::read_inputs::ReadInputs;
 use super::stack::Stacks;
 use crate::exec::watch::Start;
-use crate::exec::{Driver, KernelLaunch, MemoryView, StepCall, StepOperand};
-use crate::lower::BufferLocation;
-use ms_ir::data::{Array, MemorySpace, Storage, StreamKind, Type, with_stream};
+use crate::exec::{Driver, KernelLaunch, StepCall, StepOperand};
+use ms_ir::data::{Array, MemorySpace, StreamKind, Type, with_stream};
 use ms_ir::error::{Missing, Result};
 use smallvec::SmallVec;
 
@@ -23,7 +22,6 @@ pub(super) struct Run<'a, 'r, D: Driver> {
     pub driver: &'a D,
     pub commands: D::Commands,
     pub words: &'a mut [u64],
-    pub arena: Option<&'a Storage>,
     pub stacks: &'a mut Stacks,
     /// The inputs, if the run writes none of them.
     pub read: ReadInputs<'r>,
@@ -55,11 +53,11 @@ impl<'r, D: Driver> Run<'_, 'r, D> {
         self.patch(&routine.patches, block);
         if !routine.closes_stacks {
             // SAFETY: the words are patched from `block`, whose addresses are valid by this method's contract.
-            return unsafe { self.steps(routine, block) };
+            return unsafe { self.steps(routine) };
         }
         let mark = self.stacks.mark();
         // SAFETY: the words are patched from `block`, whose addresses are valid by this method's contract.
-        unsafe { self.steps(routine, block)? };
+        unsafe { self.steps(routine)? };
         self.close_stacks(mark);
         Ok(())
     }
@@ -80,8 +78,8 @@ impl<'r, D: Driver> Run<'_, 'r, D> {
     /// Runs the steps of a routine whose words are patched with the addresses of the block.
     ///
     /// # Safety
-    /// The words of the routine's steps are patched from `block`, whose addresses are valid as for [`Run::call`].
-    pub unsafe fn steps(&mut self, routine: &Routine<D>, block: usize) -> Result<()> {
+    /// The words of the routine's steps are patched from a block with valid addresses, as for [`Run::call`].
+    pub unsafe fn steps(&mut self, routine: &Routine<D>) -> Result<()> {
         let driver = self.driver;
         for (at, step) in routine.steps.iter().enumerate() {
             let start = self.observer.as_mut().map(|it| it.begin(&routine.name, at));
@@ -119,14 +117,10 @@ impl<'r, D: Driver> Run<'_, 'r, D> {
                     self.with_call(call, |commands, call| unsafe { driver.library(commands, code, call) })?;
                 }
                 Step::Check { check, record, views } => {
-                    // The views borrow the rest of the run.
-                    let mut commands = std::mem::take(&mut self.commands);
-                    let views = || views.iter().map(|it| self.view(it, routine, block)).collect();
-                    // SAFETY: the loader checked that the record and the operands stay within their buffers, which
+                    let views: SmallVec<[u64; 2]> = views.iter().map(|&it| self.words[it]).collect();
+                    // SAFETY: the loader checked that the record and the views stay within their buffers, which
                     // earlier steps wrote.
-                    let result = unsafe { driver.check(&mut commands, check, self.words[*record], views) };
-                    self.commands = commands;
-                    result?;
+                    unsafe { driver.check(&mut self.commands, check, self.words[*record], &views)? };
                 }
                 // SAFETY: the loader checked that the block fits the routine, and its addresses are those of live
                 // buffers of this one.
@@ -211,24 +205,6 @@ impl<'r, D: Driver> Run<'_, 'r, D> {
         let address = self.words[word];
         let parameter_storage = if is_input { self.read.block_at(address as usize) } else { None };
         StepOperand { address, parameter_storage }
-    }
-
-    /// Returns a view in the running call of the routine, whose argument block is `block`.
-    fn view(&self, view: &PlacedView, routine: &Routine<D>, block: usize) -> MemoryView {
-        let argument = |at: usize| (self.words[block + at], routine.bytes[at]);
-        let whole = |it: &Storage| (it.device_ptr() as u64, it.len());
-        let (address, bytes) = match view.place {
-            BufferLocation::Input(i) => argument(i as usize),
-            BufferLocation::Output(i) => argument(routine.inputs + i as usize),
-            BufferLocation::Constant(i) => whole(self.program.constants[i as usize].storage()),
-            BufferLocation::Arena(_) => whole(self.arena.expect("a plan with arena buffers has an arena")),
-            BufferLocation::Position => unreachable!("a view of positions is refused when the plan is loaded"),
-        };
-        let block = match view.place {
-            BufferLocation::Input(_) => self.read.block_at(address as usize).filter(|it| it.may_be_held()),
-            _ => None,
-        };
-        MemoryView { address, bytes, parameter_storage: block.cloned(), dtype: view.dtype, layout: view.layout.clone() }
     }
 
     /// Copies the rows of a stack into an array.

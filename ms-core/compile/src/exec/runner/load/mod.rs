@@ -7,21 +7,18 @@ mod tests;
 
 use super::check::{Checker, malformed};
 use super::copied::copied;
-use super::program::{
-    CarryWords, Chain, Cycle, Patch, PlacedView, Program, Repeated, Routine, Series, Step, TripCount,
-};
-use crate::exec::{Check, Driver, KernelLaunch};
+use super::program::{CarryWords, Chain, Cycle, Patch, Program, Repeated, Routine, Series, Step, TripCount};
+use crate::exec::{Driver, KernelLaunch};
 use crate::lower::{
     self, Argument, BufferId, BufferLocation, IndexedAxis, KernelCall, KernelId, Loop, NextCarry, Plan, PlanStep,
-    Repeat, Span, View, is_stack, value_bytes,
+    Repeat, Span, is_stack, value_bytes,
 };
 use ms_ir::MapVec;
-use ms_ir::data::{Array, Layout, MemorySpace, StreamKind, Type, with_stream};
+use ms_ir::data::{Array, MemorySpace, StreamKind, Type, with_stream};
 use ms_ir::error::Result;
 use ms_ir::{Kernel, Param, Role};
 use smallvec::SmallVec;
 use std::ops::Range;
-use std::sync::Arc;
 
 /// Prepares a plan with its kernels, in order.
 pub(super) fn program<D: Driver>(driver: &D, plan: &Plan, kernels: &[D::Kernel]) -> Result<Program<D>> {
@@ -164,14 +161,7 @@ impl<'a, D: Driver> Loader<'a, D> {
             }
             PlanStep::Contraction(it) => self.contraction(it),
             PlanStep::Library { .. } => self.library(step),
-            PlanStep::Check { op, attrs, operands, record, views, node } => {
-                let check = Check { op: op.0, attrs: attrs.clone(), operands: operands.clone(), node: *node };
-                Ok(Step::Check {
-                    check: Arc::new(check),
-                    record: self.address(record, size_of::<i64>())?,
-                    views: views.iter().map(|it| self.placed(it)).collect::<Result<_>>()?,
-                })
-            }
+            PlanStep::Check { .. } => self.run_time_check(step),
             PlanStep::Call { routine, inputs, outputs } => {
                 let routine = routine.0 as usize;
                 let block = self.block(routine, inputs.iter().chain(outputs))?;
@@ -409,19 +399,6 @@ impl<'a, D: Driver> Loader<'a, D> {
         let word = self.next_word();
         self.push_address(span.buffer, span.offset)?;
         Ok(word)
-    }
-
-    /// Returns a view whose layout is relative to the start of the arena, if the view is in the arena.
-    fn placed(&self, view: &View) -> Result<PlacedView> {
-        self.check.check_view(view)?;
-        let place = self.check.buffer(view.buffer)?.place;
-        let first = match place {
-            BufferLocation::Arena(at) => (self.base + at) / view.dtype.size(),
-            _ => 0,
-        };
-        let (shape, strides) = (view.layout.shape().into(), view.layout.strides().into());
-        let layout = Layout::new(shape, strides, first + view.layout.offset());
-        Ok(PlacedView { place, dtype: view.dtype, layout })
     }
 
     fn push_address(&mut self, buffer: BufferId, offset: usize) -> Result<()> {

@@ -1,9 +1,9 @@
-//! Prepares contractions and library steps, with their operands, epilogues and workspaces.
+//! Prepares contractions, library steps and checks, with their operands, epilogues and workspaces.
 
 use super::Loader;
 use crate::exec::runner::check::malformed;
 use crate::exec::runner::program::{CallWords, Epilogue, OperandWord, Step};
-use crate::exec::{ArrayLayout, Driver, EpilogueCode, LibraryCall, Prepared};
+use crate::exec::{ArrayLayout, Check, Driver, EpilogueCode, LibraryCall, Prepared};
 use crate::lower::{BufferLocation, ContractionResult, ContractionStep, KernelId, PlanStep, Span, View};
 use ms_ir::data::Layout;
 use ms_ir::error::Result;
@@ -54,6 +54,23 @@ impl<D: Driver> Loader<'_, D> {
         let prepared = self.driver.prepare_library(&step, &self.codes(&epilogues)?)?;
         let (code, call) = self.call(prepared, words, results, epilogues);
         Ok(Step::Library { step, code, call })
+    }
+
+    /// Prepares a check.
+    pub(super) fn run_time_check(&mut self, step: &PlanStep) -> Result<Step<D>> {
+        let &PlanStep::Check { op, ref attrs, ref operands, ref record, ref views, node } = step else {
+            unreachable!("the caller passes checks")
+        };
+        let mut words = SmallVec::new();
+        let mut add = |view: &View| {
+            let (OperandWord { word, .. }, layout) = self.view_word(view)?;
+            words.push(word);
+            Ok(layout)
+        };
+        let views = views.iter().map(&mut add).collect::<Result<_>>()?;
+        let check = Check { op: op.0, attrs: attrs.clone(), operands: operands.clone(), views, node };
+        let record = self.address(record, size_of::<i64>())?;
+        Ok(Step::Check { check: Arc::new(check), record, views: words })
     }
 
     /// Returns epilogues as a driver prepares them.
