@@ -23,11 +23,14 @@ pub(super) fn run(
     call: &OpCall<'_>,
     operands: &Operands<'_>,
 ) -> Result<Outputs> {
-    let copies: SmallVec<[Array; 3]> = match operands.numbers.is_empty() {
-        true => operands.arrays.iter().map(|&it| it.clone()).collect(),
-        false => in_op(|| operands.to_arrays(space))?,
+    let owned: SmallVec<[Array; 3]>;
+    let arrays: Arrays<'_> = match operands.numbers.is_empty() {
+        true => operands.arrays.iter().copied().collect(),
+        false => {
+            owned = in_op(|| operands.to_arrays(space))?;
+            owned.iter().collect()
+        }
     };
-    let arrays: Arrays<'_> = copies.iter().collect();
     if let Lowering::View(_) | Lowering::Constant(_) = def.lowering {
         return run_without_step(Some(backend), space, def, call, &arrays);
     }
