@@ -123,6 +123,11 @@ impl ConvNet {
     }
 }
 
+/// A network of ten classes for images of 8 x 8.
+fn conv_net() -> ConvNet {
+    ConvNet { first: nn::Conv2d::new(1, 4, 3), norm: nn::BatchNorm::new(4), out: nn::Dense::new(4 * 6 * 6, 10) }
+}
+
 /// Training gives the same bits on the device as on the host, with eager and compiled steps.
 #[test]
 fn training_is_the_same_on_every_device() {

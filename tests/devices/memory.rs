@@ -8,8 +8,8 @@ fn sum_of_squares(x: &Tensor) -> Tensor {
     (&sums * &sums).sum(())
 }
 
-/// A compiled function keeps its arena, so that a run allocates only its results. The device gets the arena back when it
-/// has no other memory, and the function allocates it again.
+/// A compiled function keeps its arena, so that a run allocates only its results. The device gets the arena back when
+/// it has no other memory, and the function allocates it again.
 #[test]
 fn arenas_are_kept_while_there_is_memory() {
     const BYTES: u64 = 1 << 20;

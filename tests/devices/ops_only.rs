@@ -24,11 +24,7 @@ fn results_agree_with_the_host() {
         ms::with_context(strict, || {
             on(device, || {
                 random::set_seed(1);
-                let net = ConvNet {
-                    first: nn::Conv2d::new(1, 4, 3),
-                    norm: nn::BatchNorm::new(4),
-                    out: nn::Dense::new(4 * 6 * 6, 10),
-                };
+                let net = conv_net();
                 let optimizer = Adam::new(1e-2);
                 let batch = (random::normal([4, 1, 8, 8], 0.0, 1.0), random::randint([4], 0, 10));
                 let loss = |net: &ConvNet, (x, y): &(Tensor, Tensor)| ops::cross_entropy(net.call(x), y);

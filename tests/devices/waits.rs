@@ -191,11 +191,7 @@ fn a_step_waits_for_nothing() {
         let loss = |net: &Net, (x, y): &(Tensor, Tensor)| ops::mse_loss(net.call(x), y);
         assert_eq!(waits_of_steps(device, || optimizer.step(&net, &batch, loss)), 0, "MLP");
 
-        let net = ConvNet {
-            first: nn::Conv2d::new(1, 4, 3),
-            norm: nn::BatchNorm::new(4),
-            out: nn::Dense::new(4 * 6 * 6, 10),
-        };
+        let net = conv_net();
         let optimizer = Adam::new(1e-2);
         let batch = (random::normal([4, 1, 8, 8], 0.0, 1.0), random::randint([4], 0, 10));
         let loss = |net: &ConvNet, (x, y): &(Tensor, Tensor)| ops::cross_entropy(net.call(x), y);
