@@ -39,7 +39,7 @@ impl BatchedGemm {
                 let Some(copy) = copy else { continue };
                 let bytes = copy.bytes();
                 copies.push((copy, operand, workspace));
-                workspace = workspace.saturating_add(bytes).saturating_add(ALIGN) / ALIGN * ALIGN;
+                workspace = workspace.saturating_add(bytes).saturating_add(ALIGN - 1) / ALIGN * ALIGN;
             }
             Matrices::from_contraction(&flat).expect("the axes of the sum are one")
         });
@@ -112,8 +112,8 @@ impl BatchedGemm {
                 To { first: null_mut(), output_tiles: Some(OutputTiles::new(all, matrices, types.out)) }
             }
         };
-        // SAFETY: the elements of `matrices` are those of the operands or of their copies. They are live, and the
-        // result is not shared, by this function's contract.
+        // SAFETY: `matrices` address elements of the operands or of their copies. They are live, and the result is not
+        // shared, by this function's contract.
         unsafe {
             if engine::run(engine, isa, (types, precision), matrices, operands, to)? {
                 return Ok(());
