@@ -102,8 +102,9 @@ pub(crate) fn members(file: &[u8]) -> Result<Vec<Member<'_>>, String> {
     Ok(all)
 }
 
-/// Checks that every record at the end of the file describes the directory that is read. `rawzip` skips the 64-bit record
-/// if it disagrees, ignores the length, and accepts a start that is too low. Other readers would list other members.
+/// Checks that every record at the end of the file describes the directory that is read. `rawzip` skips the 64-bit
+/// record if it disagrees, ignores the length, and accepts a start that is too low. Other readers would list other
+/// members.
 fn check_records(file: &[u8], archive: &ZipSliceArchive<&[u8]>) -> Result<(), String> {
     let outside = "its directory lies outside of it";
     let end = usize::try_from(archive.eocd_offset()).map_err(|_| outside)?;
@@ -139,7 +140,8 @@ const SIZES_64: u16 = 1;
 /// Writes an uncompressed zip archive of these files. Equal files give equal archives. Zip64 fields are written only
 /// where 32 bits do not suffice.
 ///
-/// `rawzip` would write the size of each file behind its content. Readers of streams reject that for uncompressed files.
+/// `rawzip` would write the size of each file behind its content. Readers of streams reject that for uncompressed
+/// files.
 ///
 /// # Errors
 /// The errors of `out`; [`ErrorKind::InvalidInput`] for a name of 64 KiB or more.

@@ -97,7 +97,8 @@ impl Blocks {
         if fits { state.free.take(len) } else { None }
     }
 
-    /// Frees a range for later work of a stream. Returns the number of the free among those of the stream.
+    /// Frees a range for later work of a stream. Returns how many ranges the
+    /// stream has freed.
     pub fn free(&self, stream: Stream, offset: usize, len: usize) -> u64 {
         let mut state = self.state();
         let freed = state.freed.entry(stream.0).or_default();

@@ -10,9 +10,9 @@
 //! [`Simulation`] counts transfers, waits and memory. It makes chosen calls fail, or chosen steps when they run. Plans
 //! are issued step by step. Each step is such a call, and intermediate values are in the memory of the device.
 //!
-//! There are two kinds of devices. `sim` runs kernels, as a GPU does. `simops` runs ops only, each by its definition, as
-//! engines do that compile whole graphs of ops. Definitions add the terms of products in f64, so products on `simops`
-//! have other bits than elsewhere, also in strict precision.
+//! There are two kinds of devices. `sim` runs kernels, as a GPU does. `simops` runs ops only, each by its definition,
+//! as engines do that compile whole graphs of ops. Definitions add the terms of products in f64, so products on
+//! `simops` have other bits than elsewhere, also in strict precision.
 //!
 //! There are [`DEVICES`] devices of each kind, `sim:0` and so on. A program links the crate with `use ms_sim as _;`. It
 //! selects a device with `MS_DEVICE_TARGET=sim`, `Context::device_target` or `Tensor::to`.

@@ -303,7 +303,7 @@ fn freed_memory_is_reused_in_stream_order() {
     [stream, other].iter().for_each(|&it| memory.give_back(it));
 }
 
-/// A block may be used on another stream than that of its allocation, after the fence of the allocation. Without it,
+/// A block may be used on a stream that did not allocate it, after the fence of the allocation. Without the fence,
 /// some schedules mix up earlier uses of the memory.
 #[test]
 fn a_use_before_the_allocation_is_found() {

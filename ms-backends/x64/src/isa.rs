@@ -31,16 +31,16 @@ pub enum Vectors {
 }
 
 impl Isa {
-    /// Returns whether the processor and the system support the instruction set. The first call for AMX requests it of the
-    /// system, for all threads of the process.
+    /// Returns whether the processor and the system support the instruction set. The first call for AMX requests it of
+    /// the system, for all threads of the process.
     pub fn is_supported(self) -> bool {
         static PERMITTED: OnceLock<bool> = OnceLock::new();
         let has = Features::of_machine().supports(self);
         has && (self != Self::Avx512Amx || *PERMITTED.get_or_init(permits_tiles))
     }
 
-    /// Detects the instruction set that is fastest on this machine. AMX is not requested of the system yet: a process that
-    /// computes no large product has no use for it.
+    /// Detects the instruction set that is fastest on this machine. AMX is not requested of the system yet: a process
+    /// that computes no large product has no use for it.
     pub fn detect() -> Self {
         Features::of_machine().fastest()
     }
@@ -89,7 +89,7 @@ impl fmt::Display for Isa {
     }
 }
 
-/// What a processor and its system have.
+/// The instruction-set extensions that the processor has and the operating system enables.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Features {
     /// AVX2, FMA and F16C.
@@ -247,7 +247,7 @@ mod tests {
         assert!(Isa::ALL.is_sorted_by(|a, b| a > b));
     }
 
-    /// What machines support, and what is fastest on them.
+    /// The instruction sets that machines support, and the fastest one of each.
     #[test]
     fn machines() {
         let none = Features::default();

@@ -63,8 +63,8 @@ pub struct TileArguments {
 /// [stream](crate::data::with_stream); then the contract must hold when the work runs.
 pub unsafe trait StepCode: Send + Sync {
     /// Runs the step. A kernel takes the argument block of a call (see [`Kernel`]), with the addresses of operands and
-    /// results, and no arrays. A check takes the block of its kernel without the address of the record, and all operands
-    /// of its op. Other steps take an empty block, operands of any layout, and row-major results.
+    /// results, and no arrays. A check takes the block of its kernel without the address of the record, and all
+    /// operands of its op. Other steps take an empty block, operands of any layout, and row-major results.
     ///
     /// # Safety
     /// - The block has the kernel's number of words, and extents that the kernel [takes](Kernel::takes). All elements

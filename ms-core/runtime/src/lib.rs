@@ -3,7 +3,8 @@
 //!
 //! Crates in order: [`ms_ir`], [`ms_compile`], [`ms_ops`], [`ms_trace`], this one.
 //!
-//! **Invariant:** A crate depends only on earlier ones. Test: `crates_depend_downwards` in `tests/architecture/main.rs`.
+//! **Invariant:** A crate depends only on earlier ones. Test: `crates_depend_downwards` in
+//! `tests/architecture/main.rs`.
 //!
 //! **Invariant:** Nothing here names a backend. Test: `the_core_names_no_backend` in `tests/architecture/main.rs`.
 //!

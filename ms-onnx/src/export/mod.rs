@@ -41,8 +41,8 @@ pub fn pass_context() -> PassContext {
     }
 }
 
-/// Encodes a graph as a model with opset version 18, or 21 if it quantises blocks, f16, bf16, or to 16 bits. The graph has no transforms, and is optimised with
-/// [`pass_context`].
+/// Encodes a graph as a model with opset version 18, or 21 if it quantises blocks, f16, bf16, or to 16 bits. The graph
+/// has no transforms, and is optimised with [`pass_context`].
 ///
 /// `names` has a name for each input. The last inputs are initializers with the values of `constants`, in row-major
 /// order. Outputs are called `output`, or `output_0`, `output_1` and so on.

@@ -114,8 +114,8 @@ pub struct OperandCopy {
 }
 
 impl OperandCopy {
-    /// Plans the copy of an operand, and replaces its strides in the contraction by those of the copy. Axes with stride
-    /// 0 other than `k` axes are not copied.
+    /// Plans the copy of an operand, and gives the contraction the strides of the copy. Axes with stride 0 other than
+    /// `k` axes are not copied.
     fn new(contraction: &mut Contraction, operand: usize) -> Self {
         let size = contraction.types.all()[operand].size();
         let Contraction { batch, m, n, k, .. } = contraction;

@@ -5,10 +5,10 @@ use super::element::{Accumulator, Stored};
 use std::ops::Range;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
-/// Earlier sums that a result is combined with: those of the [slots](ms_ir::PairwiseTree) from the result on.
+/// Earlier sums that a result is combined with: consecutive [slots](ms_ir::PairwiseTree), the first at the result.
 ///
-/// They have the strides of the result, and begin `0`, `distance`, `2 * distance` .. elements after it. The last one is
-/// combined first, each by `sum = earlier + sum`.
+/// Slot `i` begins `i * distance` elements after the result and has its strides. The last slot is combined first, each
+/// by `sum = earlier + sum`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EarlierSums {
     /// The number of earlier sums.

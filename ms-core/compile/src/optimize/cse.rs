@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 /// Replaces equal nodes by the first of them.
 ///
-/// Nodes are equal if their op, attributes, regions (the same stored graphs) and operands are. Equal starts stay, because
-/// a start has one node that ends it.
+/// Nodes are equal if their op, attributes, regions (the same stored graphs) and operands are. Equal starts stay,
+/// because a start has one node that ends it.
 pub struct Cse;
 
 impl Pass for Cse {

@@ -2,8 +2,8 @@
 //!
 //! Nodes depend on their operands only: ordered effects (writes, prints, random numbers) take and return a state. So
 //! equal nodes may be merged and unused ones removed regardless of effects. A node without results stays, because it
-//! exists for its effect. All ranks run the same passes, so the same holds for collectives. A start is not merged, because
-//! it has one node that ends it ([`Effects::PENDING`](ms_ir::op::Effects::PENDING)).
+//! exists for its effect. All ranks run the same passes, so the same holds for collectives. Starts are not
+//! merged, because exactly one node completes each ([`Effects::PENDING`](ms_ir::op::Effects::PENDING)).
 //!
 //! Transforms must be expanded first. In a graph that is still to be differentiated, gradients are added in a certain
 //! order, and some ops are meaningful to derivatives only.

@@ -31,8 +31,8 @@ pub struct Target {
     /// Whether contractions read operands that are not evenly spaced along all reduction dimensions together. Otherwise
     /// a step copies such an operand first.
     pub strided_sums: bool,
-    /// Whether it runs kernels. Otherwise every op that is no view is a library step, which runs in the precision of the
-    /// code.
+    /// Whether it runs kernels. Otherwise every op that is no view is a library step, which runs in the precision of
+    /// the code.
     pub kernels: bool,
     /// Limits of one kernel.
     pub budget: Budget,

@@ -5,8 +5,8 @@
 /// Results depend only on operands, whatever the effects: random numbers are functions of a state, and values of slots
 /// are values of the graph. Results of a collective depend on the operands of all ranks.
 ///
-/// All ranks run the same passes on the same graph. So a pass may remove or merge whole collectives, and starts together
-/// with what ends them.
+/// All ranks run the same passes on the same graph. So a pass may remove or merge whole collectives, and starts
+/// together with what ends them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Effects(u16);
 
@@ -27,11 +27,11 @@ impl Effects {
     pub const REGIONS: Self = Self(1 << 5);
     /// Runs on the host, wherever the operands are: a host function.
     pub const HOST: Self = Self(1 << 6);
-    /// Communicates: all ranks of a group run the op, in one order. Starts keep the order of the graph, in which all ranks
-    /// agree.
+    /// Communicates: all ranks of a group run the op, in one order. Starts keep the order of the graph, in which all
+    /// ranks agree.
     pub const COLLECTIVE: Self = Self(1 << 7);
-    /// Starts work that another node ends. Until then, the operands are read and the results are written. So the memory of
-    /// both is neither reused nor overwritten.
+    /// Starts work that another node ends. Until then, the operands are read and the results are written. So the memory
+    /// of both is neither reused nor overwritten.
     ///
     /// Only one node reads the results, once: one with [`DONE`](Self::DONE). The [verifier](super::verify) checks that.
     pub const PENDING: Self = Self(1 << 8);

@@ -22,8 +22,8 @@ impl OpDef {
     }
 
     /// Returns the numbers that a check of operands of these types depends on: the attributes that are sizes or
-    /// extents, or the size of the axis that a gather indexes and twice that. A kernel takes them as i64 values, so that its code
-    /// serves all sizes.
+    /// extents, or the size of the axis that a gather indexes and twice that. A kernel takes them as i64 values, so
+    /// that its code serves all sizes.
     ///
     /// # Panics
     /// If a number is symbolic.

@@ -102,8 +102,8 @@ impl Product {
     /// before.
     ///
     /// # Safety
-    /// The conditions of [`BatchedGemm::run`](crate::gemm::BatchedGemm::run) hold. This machine has the engine and the instruction sets of the
-    /// packings.
+    /// The conditions of [`BatchedGemm::run`](crate::gemm::BatchedGemm::run) hold. This machine has the engine and the
+    /// instruction sets of the packings.
     ///
     /// # Errors
     /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for packed operands.

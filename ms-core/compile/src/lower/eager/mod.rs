@@ -286,8 +286,8 @@ pub fn prepare_gather(
     Call::new(key, nest, Some(walk.axis.of_dtype(dtype)))
 }
 
-/// Prepares the check of an operand of this layout by an op with `sizes` [sizes](OpDef::check_sizes). The operands of the
-/// call are the iota, the operand and the record.
+/// Prepares the check of an operand of this layout by an op with `sizes` [sizes](OpDef::check_sizes). The operands of
+/// the call are the iota, the operand and the record.
 pub fn prepare_check(def: &'static OpDef, attrs: &Attrs, operand: (&Layout, DType), sizes: usize) -> Call {
     let shape = operand.0.shape();
     let positions = Layout::contiguous(shape);

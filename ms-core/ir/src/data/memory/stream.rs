@@ -45,11 +45,11 @@ pub trait Origin: Send + Sync {
 /// The streams of a device.
 ///
 /// A stream has an *error word*. Failing work sets it. While it is set, later work may run or not, and has no result:
-/// what the memory holds that it writes is unspecified. Two kinds of work look at the word. *Guarded* work, which writes
-/// over old values of slots, does nothing while the word is set. [`Memory::restore`] only then copies old values.
-/// [Depending](Streams::depend_on) on the work of another stream sets the word if the other stream's word was set at
-/// that point. The first [wait](Streams::wait) for the failed work or later work returns its error. The wait also clears
-/// the words that the failure set, when the queued work after it has ended.
+/// what the memory holds that it writes is unspecified. Two kinds of work look at the word. *Guarded* work, which
+/// writes over old values of slots, does nothing while the word is set. [`Memory::restore`] only then copies old
+/// values. [Depending](Streams::depend_on) on the work of another stream sets the word if the other stream's word was
+/// set at that point. The first [wait](Streams::wait) for the failed work or later work returns its error. The wait
+/// also clears the words that the failure set, when the queued work after it has ended.
 pub trait Streams: Send + Sync {
     /// Lends a stream without pending work or errors, on which nothing else submits work until
     /// [`give_back`](Streams::give_back).

@@ -13,8 +13,8 @@ use ms_ir::error::{Code, Error, OrRaise, Result, called};
 use smallvec::smallvec;
 
 attributes! {
-    /// The attributes of [`QUANTIZE`] and [`DEQUANTIZE`]: the axis of scales, and the positions along it that share one.
-    /// Scales are not shared if that is zero.
+    /// The attributes of [`QUANTIZE`] and [`DEQUANTIZE`]: the axis of scales, and the positions along it that share
+    /// one. Scales are not shared if that is zero.
     struct QuantizeAttrs { axis: usize where 0..=AttrRange::FACTOR, block: usize where 0..=AttrRange::FACTOR }
 }
 
@@ -211,13 +211,13 @@ fn quantize_to(x: &Tensor, scale: &Tensor, zero: &Tensor, axis: isize, block: us
 /// Returns the numbers that integers represent: `(q - zero) scale`, in the dtype of `scale`. This is ONNX's
 /// `DequantizeLinear`.
 ///
-/// `q` is of i8, u8, i16, u16 or i32, and `zero` of the same dtype. The product is computed in f32 for f16 and bf16. The
-/// shapes of `scale` and `zero`, `axis` and `block` are those of [`quantize`]. The result is linear in `scale`, which
-/// has a gradient.
+/// `q` is of i8, u8, i16, u16 or i32, and `zero` of the same dtype. The product is computed in f32 for f16 and bf16.
+/// The shapes of `scale` and `zero`, `axis` and `block` are those of [`quantize`]. The result is linear in `scale`,
+/// which has a gradient.
 ///
 /// # Panics
-/// Raises [`Code::DType`] unless `scale` is of floats, and for another dtype of `q` or `zero`, [`Code::Shape`] for scales
-/// of another form, and [`Code::OutOfRange`] for an axis that does not exist.
+/// Raises [`Code::DType`] unless `scale` is of floats, and for another dtype of `q` or `zero`, [`Code::Shape`] for
+/// scales of another form, and [`Code::OutOfRange`] for an axis that does not exist.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -254,10 +254,11 @@ fn check_scale(op: &str, operands: [&Tensor; 3]) -> Result<()> {
     }
 }
 
-/// Returns the numbers next to `x` that integers can represent, [`dequantize`] of [`quantize`], in the dtype of `scale`.
-/// It simulates quantisation in training.
+/// Returns the numbers next to `x` that integers can represent, [`dequantize`] of [`quantize`], in the dtype of
+/// `scale`. It simulates quantisation in training.
 ///
-/// The gradient is that of PyTorch's `fake_quantize`: it passes straight through to `x` where `x / scale`, rounded, plus
+/// The gradient is that of PyTorch's `fake_quantize`: it passes straight through to `x` where `x / scale`, rounded,
+/// plus
 /// `zero` is in the range of the integers, and is zero elsewhere. `scale` has no gradient.
 ///
 /// # Panics

@@ -83,7 +83,8 @@ pub(in crate::ops) fn word_pair([at, seed, counter]: [Expr<'_>; 3]) -> [Expr<'_>
     [first.select(a, c), first.select(b, d)].map(low_half)
 }
 
-/// Builds the four words of the aligned pair of positions of [`wide_word`]s that contains a position, as u64 below 2^32.
+/// Builds the four words of the aligned pair of positions of [`wide_word`]s that contains a position, as u64 below
+/// 2^32.
 pub(in crate::ops) fn wide_word_pair([at, seed, counter]: [Expr<'_>; 3]) -> [Expr<'_>; 4] {
     block_words(at.cast(DType::U64) >> 1, [seed, counter]).map(low_half)
 }

@@ -58,8 +58,9 @@ pub static CLASS_WEIGHTS: OpDef = OpDef {
     },
 };
 
-/// Returns the first operand, rows of weights, and fails unless each element of the second one, the number of classes in
-/// a row whose weight is above zero, is at least `drawn`. `caller` is the op in the error. The result has no gradient.
+/// Returns the first operand, rows of weights, and fails unless each element of the second one, the number of classes
+/// in a row whose weight is above zero, is at least `drawn`. `caller` is the op in the error. The result has no
+/// gradient.
 pub static POSSIBLE_CLASSES: OpDef = OpDef {
     info: OpInfo { number: 397, name: "possible_classes", attrs: PossibleClassesAttrs::DECLARED },
     infer: |_, inputs| match inputs {
