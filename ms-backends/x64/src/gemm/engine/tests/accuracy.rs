@@ -37,9 +37,8 @@ fn elements(shape: &[usize], of: Elements, seed: &mut u64) -> Array {
     Array::from_slice(shape, &values)
 }
 
-/// Returns the [`errors_of`] a product.
-fn errors(a: &Array, b: &Array, product: &Array) -> [f64; 2] {
-    let [m, k, n] = SIZES;
+/// Returns the [`errors_of`] a product of these sizes.
+fn errors([m, k, n]: [usize; 3], a: &Array, b: &Array, product: &Array) -> [f64; 2] {
     let (a, b, product) = (floats(a), floats(b), floats(product));
     let sum = |at: usize| {
         let terms = (0..k).map(|it| f64::from(a[at / n * k + it]) * f64::from(b[it * n + at % n]));
@@ -71,13 +70,35 @@ fn errors_are_within_bounds() {
             .into_iter()
             .flat_map(|precision| engines_for([components(DType::F32, precision); 2]).map(move |it| (it, precision)));
         for (engine, precision) in [(Engine::None, Precision::Strict)].into_iter().chain(of_engines) {
-            let found = errors(&a, &b, &product(engine, precision, &a, &b, DType::F32));
+            let found = errors(SIZES, &a, &b, &product(engine, precision, &a, &b, DType::F32));
             let bounds = bounds[Precision::ALL.iter().position(|it| *it == precision).expect("it is one of all")];
             println!("{of:?} {precision} on {engine:?}: {:.1e} {:.1e}", found[0], found[1]);
             assert!(
                 found[0] <= bounds[0] && found[1] <= bounds[1],
                 "{of:?} {precision} on {engine:?}: {found:?}, not {bounds:?}"
             );
+        }
+    }
+}
+
+/// Chunks are combined by adjacent pairs, so the error of a long sum is no larger than the error of one chunk.
+#[test]
+fn errors_of_long_sums_are_within_bounds() {
+    use Elements::{Positive, Uniform};
+    let mut seed = 1;
+    // Maximum and root mean square errors.
+    for (of, k, bounds) in [
+        (Uniform, 16 << 10, [4e-8, 1e-8]),
+        (Uniform, 256 << 10, [8e-9, 3e-9]),
+        (Positive, 16 << 10, [5e-7, 2e-7]),
+        (Positive, 256 << 10, [2e-7, 7e-8]),
+    ] {
+        let [a, b] = [[8, k], [k, 8]].map(|it| elements(&it, of, &mut seed));
+        for precision in [Precision::Strict, Precision::Highest] {
+            let found = errors([8, k, 8], &a, &b, &product(Engine::None, precision, &a, &b, DType::F32));
+            println!("{of:?} {k} {precision}: {:.1e} {:.1e}", found[0], found[1]);
+            let fits = found.iter().zip(bounds).all(|(found, bound)| *found <= bound);
+            assert!(fits, "{of:?} {k} {precision}: {found:?}, not {bounds:?}");
         }
     }
 }
