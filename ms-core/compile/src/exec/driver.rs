@@ -409,7 +409,7 @@ impl Check {
     pub unsafe fn result(&self, record: i64, views: &[u64]) -> Result<()> {
         match record {
             NONE_REFUSED => Ok(()),
-            // SAFETY: this is the contract of this method.
+            // SAFETY: the views have live host addresses by the contract of this method.
             _ => Err(unsafe { self.refusal(record, views) }),
         }
     }
