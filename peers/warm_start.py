@@ -19,7 +19,7 @@ import tempfile
 import time
 
 SLOW, FEW = 10.0, 3
-WORKLOADS = {"loop200": "P11, 200 iterations unrolled", "gpt": "training step of a GPT"}
+WORKLOADS = {"loop200": "200 iterations unrolled", "gpt": "training step of a GPT"}
 NAMES = {"ms": "ms", "ms pure": "ms, `#[jit(pure)]`", "jax": "JAX", "torch": "torch.compile", "mindspore": "MindSpore"}
 
 # ------------------------------------------------------------------------------------------------------------------
