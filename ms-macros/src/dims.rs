@@ -1,11 +1,11 @@
-//! Parses `dims(x = [batch, _])`, the symbolic sizes of arguments.
+//! Parses `dims(x = [batch, 64, _])`, the sizes of arguments.
 
 use crate::diag::Diags;
 use darling::FromMeta;
 use darling::ast::NestedMeta;
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
-use syn::{Expr, ExprArray, Meta};
+use syn::{Expr, ExprArray, ExprLit, Lit, LitInt, Meta};
 
 /// The declarations of `dims(..)`.
 #[derive(Default)]
@@ -14,8 +14,17 @@ pub struct Dims(Vec<Declared>);
 /// The sizes of one argument.
 struct Declared {
     argument: Ident,
-    /// The names of the symbols; `None` for `_`.
-    axes: Vec<Option<Ident>>,
+    axes: Vec<Axis>,
+}
+
+/// The size of one axis.
+enum Axis {
+    /// `_`.
+    Fixed,
+    /// A number.
+    Exact(LitInt),
+    /// The name of a symbol.
+    Symbol(Ident),
 }
 
 impl FromMeta for Dims {
@@ -33,10 +42,12 @@ fn declared(item: &NestedMeta) -> darling::Result<Declared> {
     let argument = pair.path.get_ident().ok_or_else(refuse)?.clone();
     let Expr::Array(ExprArray { elems, .. }) = &pair.value else { return Err(refuse()) };
     let axis = |expr: &Expr| match expr {
-        Expr::Infer(_) => Ok(None),
-        Expr::Path(path) => path.path.get_ident().cloned().map(Some).ok_or_else(refuse),
+        Expr::Infer(_) => Ok(Axis::Fixed),
+        Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) => Ok(Axis::Exact(number.clone())),
+        Expr::Path(path) => path.path.get_ident().cloned().map(Axis::Symbol).ok_or_else(refuse),
         other => {
-            Err(darling::Error::custom("a size is a name, or `_` for one that is part of the key").with_span(other))
+            let message = "a size is a name, a number, or `_` for a size that is part of the key";
+            Err(darling::Error::custom(message).with_span(other))
         }
     };
     Ok(Declared { argument, axes: elems.iter().map(axis).collect::<darling::Result<_>>()? })
@@ -55,11 +66,12 @@ impl Dims {
         let Some(declared) = self.0.iter().find(|it| it.argument == *argument) else { return visit };
         let name = argument.to_string();
         let axes = declared.axes.iter().map(|axis| match axis {
-            Some(symbol) => {
+            Axis::Fixed => quote!(#rt::Size::Fixed),
+            Axis::Exact(number) => quote!(#rt::Size::Exact(#number)),
+            Axis::Symbol(symbol) => {
                 let symbol = symbol.to_string();
                 quote!(#rt::Size::Symbol(#symbol))
             }
-            None => quote!(#rt::Size::Fixed),
         });
         quote! {
             #sink.sizes(::core::option::Option::Some(const { &#rt::Sizes { argument: #name, axes: &[#(#axes),*] } }));

@@ -41,8 +41,8 @@ use proc_macro2::TokenStream as Tokens;
 ///
 /// Options:
 ///
-/// - `dims(x = [batch, _])` makes sizes of tensors symbolic, so that one compilation serves all of them. A name stands
-///   for the same size wherever it occurs; a size `_` is part of the key.
+/// - `dims(x = [batch, 64, _])` declares the sizes of tensors. A name is a symbolic size, the same wherever it occurs:
+///   one compilation serves all of them. A number is a size that every call has. A size `_` is part of the key.
 /// - `donate(x)` gives up an argument that is taken by value, so that results may reuse its memory.
 /// - `pure` promises that the result of tracing depends on the arguments alone. A later process then need not trace the
 ///   function again.

@@ -20,6 +20,12 @@ fn loss(x: &Tensor, y: &Tensor) -> Tensor {
     sum / ops::size(x.dim(0), DType::F32)
 }
 
+/// A number is a size that every call has.
+#[jit(dims(x = [batch, width], y = [3]))]
+fn scaled(x: &Tensor, y: &Tensor) -> Tensor {
+    x * y
+}
+
 #[test]
 fn main() {
     for batch in 1..6 {
@@ -27,6 +33,16 @@ fn main() {
         assert_eq!(got, 2.0, "{batch}");
     }
     assert_eq!(TRACES.load(Ordering::Relaxed), 1);
-    let error = ms::catch(|| loss(&Tensor::ones([2, 3]), &Tensor::zeros([3]))).expect_err("they do not agree");
-    assert_eq!(error.code(), ms::Code::Sizes);
+    for jit in [true, false] {
+        let run = |x: &Tensor, y: &Tensor| {
+            let code = |it: ms::Error| it.code();
+            ms::with_context(Context { jit, ..ms::context() }, || ms::catch(|| scaled(x, y)).map_err(code))
+        };
+        let (two, three) = (Tensor::ones([2, 3]), Tensor::ones([3]));
+        assert_eq!(run(&two, &three).map(|it| it.shape().to_vec()), Ok(vec![2, 3]));
+        assert_eq!(run(&two, &Tensor::ones([4])).err(), Some(ms::Code::Sizes), "another number");
+        assert_eq!(run(&two, &two).err(), Some(ms::Code::Sizes), "another number of axes");
+        let both = || ms::with_context(Context { jit, ..ms::context() }, || ms::catch(|| loss(&two, &three)));
+        assert_eq!(both().expect_err("they do not agree").code(), ms::Code::Sizes);
+    }
 }

@@ -94,15 +94,31 @@ impl Signature {
         self.refused.take()
     }
 
+    /// Checks the number of axes and the sizes that are declared as numbers. Returns whether they match.
+    fn check_declared(&mut self, shape: &[usize], declared: &Sizes) -> bool {
+        let argument = declared.argument;
+        let message = if shape.len() != declared.axes.len() {
+            let (has, names) = (shape.len(), declared.axes.len());
+            format!("`{argument}` has {has} axes, shape {shape:?}, but `dims` names {names}")
+        } else {
+            let mut axes = shape.iter().zip(declared.axes).enumerate();
+            let other = axes.find_map(|(axis, (&size, it))| match *it {
+                Size::Exact(number) if number != size => Some((axis, size, number)),
+                _ => None,
+            });
+            let Some((axis, size, number)) = other else { return true };
+            format!("axis {axis} of `{argument}` has size {size}, but `dims` declares {number}")
+        };
+        self.refused.get_or_insert_with(|| Error::new(Code::Sizes, message));
+        false
+    }
+
     /// Adds the sizes of a tensor with declared sizes.
     fn symbolic(&mut self, shape: &[usize], declared: &'static Sizes) {
-        let argument = declared.argument;
-        if shape.len() != declared.axes.len() {
-            let (has, names) = (shape.len(), declared.axes.len());
-            let message = format!("`{argument}` has {has} axes, shape {shape:?}, but `dims` names {names}");
-            self.refused.get_or_insert_with(|| Error::new(Code::Sizes, message));
+        if !self.check_declared(shape, declared) {
             return;
         }
+        let argument = declared.argument;
         self.sized.push((self.tensors.len(), declared));
         for (axis, (&size, declared)) in shape.iter().zip(declared.axes).enumerate() {
             let Size::Symbol(name) = *declared else {
@@ -140,6 +156,9 @@ impl Signature {
         if let Some(first) = self.first(tensor.identity()) {
             self.words.push(ALIAS | first as u64);
             self.tensors.push(tensor.clone());
+            if let (Some(declared), Some(array)) = (self.declared, tensor.as_array()) {
+                self.check_declared(array.shape(), declared);
+            }
             return;
         }
         match tensor.as_array() {

@@ -257,9 +257,7 @@ impl Call {
 
     /// Looks up the version of the signature, and returns whether that completes the preparation.
     fn find(&mut self) -> bool {
-        if let Some(error) = self.signature.refused() {
-            let error = error.with_op(self.function.name).at(self.location);
-            self.state = State::Refused(Some(error));
+        if self.is_refused() {
             return true;
         }
         match self.function.versions.find(&self.signature) {
@@ -271,9 +269,27 @@ impl Call {
         }
     }
 
+    /// Returns whether the arguments that the signature has violate their declaration. The call then ends with the
+    /// error.
+    fn is_refused(&mut self) -> bool {
+        let Some(error) = self.signature.refused() else { return false };
+        self.state = State::Refused(Some(error.with_op(self.function.name).at(self.location)));
+        true
+    }
+
     /// Prepares a call for which there is no version.
     #[cold]
     fn prepare(&mut self, sign: Sign<'_>) {
+        // Cells that run eagerly by default have no signature.
+        if matches!(self.state, State::Eager)
+            && self.mode != DispatchMode::Trace
+            && self.function.compiles == Compiles::Everywhere
+        {
+            sign(&mut Sink::signing(&mut self.signature));
+            if self.is_refused() {
+                return;
+            }
+        }
         self.state = match self.state {
             State::Unknown => self.trace(sign),
             _ if self.mode == DispatchMode::Trace => {

@@ -14,6 +14,8 @@ pub struct Sizes {
 pub enum Size {
     /// A static size, part of the key: every size compiles a version. Written `_`.
     Fixed,
+    /// A size that every call has. Written as a number.
+    Exact(usize),
     /// A symbol with a size that each call determines. Written as a name.
     Symbol(&'static str),
 }
