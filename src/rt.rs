@@ -1,6 +1,7 @@
 //! Functions and traits that macro expansions use; not part of the public API.
 
 pub use crate::statics::*;
+pub use ms_core::error::Result;
 pub use ms_core::session::{Differentiable, JitFn, JitReturn, ReplaceTensors, Wrt, custom_vjp, jit, type_key};
 pub use ms_core::tensor::{Element, Tensor};
 pub use ms_core::trace::{

@@ -1,7 +1,13 @@
-//! Tests that every code of a run-time error has a page, that errors of every crate name the line of the user, and that
-//! a caught error prints nothing.
+//! Tests errors at run time.
+//!
+//! Every code has a page. Errors of every crate name the line of the user. A caught error prints nothing. Compiled
+//! functions return errors without unwinding.
+
+#[path = "common/program.rs"]
+mod program;
 
 use ms::prelude::*;
+use program::Program;
 use std::collections::BTreeSet;
 use std::fs;
 use std::panic;
@@ -113,4 +119,109 @@ fn errors_of_every_crate_name_the_line_of_the_user() {
         let text = source.lines().nth(line - 1).unwrap_or_default();
         assert!(text.ends_with(&format!("// from {name}")), "an error of {name} names `{text}`: {error}");
     }
+}
+
+/// Compiled with `panic = "abort"`, so that the first panic ends the program.
+const ABORTING: &str = r#"
+    use ms::io::ExportOptions;
+    use ms::prelude::*;
+
+    #[cell]
+    struct Head {
+        fc: nn::Dense,
+    }
+
+    #[cell]
+    impl Head {
+        #[jit(dims(x = [batch, 4]))]
+        fn construct(&self, x: &Tensor) -> Tensor {
+            self.fc(x)
+        }
+    }
+
+    #[jit(dims(x = [batch, 4], y = [batch]))]
+    fn declared(x: &Tensor, y: &Tensor) -> Result<Tensor> {
+        Ok(x.sum(1) + y)
+    }
+
+    #[jit]
+    fn added(x: &Tensor, y: &Tensor) -> Result<Tensor> {
+        Ok((x + y).exp().sum(()))
+    }
+
+    #[jit]
+    fn gathered(x: &Tensor, at: &Tensor) -> Result<Tensor> {
+        Ok(ops::gather(x, at, 0))
+    }
+
+    #[jit]
+    fn asserted(x: &Tensor) -> Result<Tensor> {
+        assert!(x.sum(()) > 0.0, "the sum is positive");
+        Ok(x.exp())
+    }
+
+    #[jit]
+    fn enormous(x: &Tensor) -> Result<Tensor> {
+        let wide = x.reshape([-1, 1, 1]).broadcast_to([1 << 20, 1 << 20, 1 << 16]);
+        Ok(wide.exp().sort(0, false).0.sum(()))
+    }
+
+    fn main() -> Result<()> {
+        let (four, five) = (Tensor::ones([3, 4]), Tensor::ones([3, 5]));
+        if std::env::args().len() > 1 {
+            return ms::catch(|| &four + &five).map(drop).or(Ok(()));
+        }
+        let (three, two) = (Tensor::ones([3]), Tensor::ones([2]));
+        let head = Head { fc: nn::Dense::new(4, 2) };
+        let options = ExportOptions::new().input("x", ["batch", "_"]);
+        let exported = ms::export(|x: &Tensor| head.call(x), (&four,), &options)?;
+        let exported = |x: &Tensor| exported.call(&[x]).map(|it| it[0].clone());
+        for _ in 0..2 {
+            let cases: [(&str, Result<Tensor>); 13] = [
+                ("declared", declared(&four, &three)),
+                ("another number", declared(&five, &three)),
+                ("another symbol", declared(&four, &two)),
+                ("try_call", head.try_call(&four)),
+                ("try_call of another number", head.try_call(&five)),
+                ("added", added(&three, &three)),
+                ("other shapes", added(&three, &two)),
+                ("out of range", gathered(&three, &tensor![7i64])),
+                ("in range", gathered(&three, &tensor![1i64])),
+                ("asserted", asserted(&(-&three))),
+                ("memory", enormous(&Tensor::ones([1 << 20]))),
+                ("exported", exported(&four)),
+                ("exported for another number", exported(&five)),
+            ];
+            for (name, result) in cases {
+                let shape = result.map(|it| it.shape().to_vec()).map_err(|it| it.code().to_string());
+                println!("{name}: {}", shape.map_or_else(|code| code, |it| format!("{it:?}")));
+            }
+        }
+        Ok(())
+    }
+"#;
+
+#[test]
+fn errors_of_compiled_functions_need_no_unwinding() {
+    let program = Program::compile("aborting", ABORTING, &["-Cpanic=abort"]);
+    let run = program.run(&[]);
+    let [got, printed] = [run.stdout, run.stderr].map(|it| String::from_utf8_lossy(&it).into_owned());
+    assert!(run.status.success(), "{got}{printed}");
+    let want = [
+        "declared: [3]",
+        "another number: MS130",
+        "another symbol: MS130",
+        "try_call: [3, 2]",
+        "try_call of another number: MS130",
+        "added: []",
+        "other shapes: MS100",
+        "out of range: MS102",
+        "in range: [1]",
+        "asserted: MS120",
+        "memory: MS114",
+        "exported: [3, 2]",
+        "exported for another number: MS100",
+    ];
+    assert_eq!(got.lines().collect::<Vec<_>>(), [want, want].concat());
+    assert!(!program.run(&["catch"]).status.success(), "an op that fails outside of a function ends the program");
 }

@@ -83,7 +83,7 @@ pub fn kernel(declaration: TokenStream) -> TokenStream {
 /// host fields. `#[cell(skip)]` leaves a field out. A field that is a cell can be called like a method: `self.fc1(&x)`.
 ///
 /// On an impl: `construct` compiles as a whole in graph mode, or everywhere under `#[jit]`. A generated `call` with the
-/// same signature runs it.
+/// same signature runs it. Under `#[jit]` there is `try_call`, too, which returns an error of the library as `Err`.
 #[proc_macro_attribute]
 pub fn cell(args: TokenStream, item: TokenStream) -> TokenStream {
     attribute(args, item, emit::cell::expand)

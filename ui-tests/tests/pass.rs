@@ -77,6 +77,7 @@ mod pass {
     mod tree_derive;
     mod tree_tuples_and_arrays;
     mod trees_and_statics;
+    mod try_call;
 }
 
 #[test]

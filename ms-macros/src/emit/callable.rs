@@ -217,7 +217,7 @@ pub fn call(construct: &ImplItemFn, item: &ItemImpl, names: &Names) -> TokenStre
 }
 
 /// Gives every parameter a plain name, and returns these names.
-fn plain_arguments(sig: &mut Signature) -> Vec<Ident> {
+pub(super) fn plain_arguments(sig: &mut Signature) -> Vec<Ident> {
     let mut names = Vec::new();
     for (i, input) in sig.inputs.iter_mut().enumerate() {
         if let FnArg::Typed(typed) = input {

@@ -74,6 +74,7 @@ fn expand_impl(mut item: ItemImpl, names: &Names, diags: &mut Diags) -> Option<T
     let mut extra = TokenStream::new();
     let mut construct = None;
     let (bprop, mut diverted) = (bprop::find_bprop(&item), None);
+    let defines_try_call = item.items.iter().any(|it| matches!(it, ImplItem::Fn(it) if it.sig.ident == "try_call"));
     for member in &mut item.items {
         let ImplItem::Fn(method) = member else { continue };
         if method.sig.ident == "new" {
@@ -92,7 +93,7 @@ fn expand_impl(mut item: ItemImpl, names: &Names, diags: &mut Diags) -> Option<T
             {
                 diverted = bprop::move_body(method, bprop, names);
             }
-            *member = ImplItem::Verbatim(compiled(method, &item.self_ty, names, diags));
+            *member = ImplItem::Verbatim(compiled(method, &item.self_ty, defines_try_call, names, diags));
         }
     }
     item.items.extend(diverted.map(ImplItem::Fn));
@@ -126,8 +127,15 @@ fn misnamed(item: &ItemImpl, diags: &mut Diags) -> Option<ImplItemFn> {
     Some(construct)
 }
 
-/// Emits the compiled `construct`.
-fn compiled(method: &mut ImplItemFn, ty: &Type, names: &Names, diags: &mut Diags) -> TokenStream {
+/// Emits the compiled `construct`. With `#[jit]` the cell gets `try_call`, unless it has the method already, or
+/// `construct` returns a `Result` itself.
+fn compiled(
+    method: &mut ImplItemFn,
+    ty: &Type,
+    defines_try_call: bool,
+    names: &Names,
+    diags: &mut Diags,
+) -> TokenStream {
     let (compiles, args) = match take_jit(&mut method.attrs, diags) {
         Some(args) => (Compiles::CellAlways { pure: args.pure }, args),
         None => (Compiles::CellInGraphMode, JitArgs::default()),
@@ -140,6 +148,9 @@ fn compiled(method: &mut ImplItemFn, ty: &Type, names: &Names, diags: &mut Diags
         block: method.block.clone(),
         no_inline,
         cell: Some(ty.clone()),
+        has_try_call: matches!(compiles, Compiles::CellAlways { .. })
+            && !defines_try_call
+            && !func::is_result(&method.sig.output),
     };
     func::emit(func, &format!("{}::construct", type_name(ty)), compiles, &args, names, diags)
 }

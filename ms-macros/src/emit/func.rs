@@ -15,7 +15,7 @@
 //! free functions, methods and trait methods.
 
 use super::param::{MutableArgument, Param, params};
-use super::receiver;
+use super::{callable, receiver};
 use crate::args::{JitArgs, is, take_flag, take_jit};
 use crate::canon;
 use crate::diag::{Code, Diags};
@@ -27,7 +27,9 @@ use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
-use syn::{Attribute, Block, FnArg, ImplItemFn, Item, ReturnType, Safety, Signature, Stmt, Type, Visibility};
+use syn::{
+    Attribute, Block, FnArg, ImplItemFn, Item, ReturnType, Safety, Signature, Stmt, Type, Visibility, parse_quote,
+};
 
 /// A function or a method with a body.
 pub struct Func {
@@ -43,6 +45,8 @@ pub struct Func {
     pub no_inline: bool,
     /// For a `construct`: the type of the cell.
     pub cell: Option<Type>,
+    /// Whether `try_call`, which returns errors as values, is emitted too.
+    pub has_try_call: bool,
 }
 
 /// When a function compiles.
@@ -95,7 +99,8 @@ pub fn expand_no_inline(item: ImplItemFn, diags: &mut Diags) -> TokenStream {
 
 impl From<ImplItemFn> for Func {
     fn from(it: ImplItemFn) -> Self {
-        Self { attrs: it.attrs, vis: it.vis, sig: it.sig, block: it.block, no_inline: false, cell: None }
+        let (no_inline, cell, has_try_call) = (false, None, false);
+        Self { attrs: it.attrs, vis: it.vis, sig: it.sig, block: it.block, no_inline, cell, has_try_call }
     }
 }
 
@@ -168,22 +173,59 @@ pub fn emit(
     let line = quote_spanned!(func.sig.ident.span()=> ::core::line!());
     let prepare = params.iter().map(|it| &it.prepare);
     let visits = params.iter().map(|it| &it.visit);
+    // `&mut` arguments are written only where the result is no error.
+    func.has_try_call &= params.iter().all(|it| it.written.is_none());
     let run = run(&func, &params, &rt, &call);
     let track = (!func.attrs.iter().any(|it| it.path().is_ident("track_caller"))).then(|| quote!(#[track_caller]));
     // An expression that an error replaces uses none of its variables.
     let allow = (diags.count() > refused).then(|| quote!(#[allow(unused, deprecated)]));
     let Func { attrs, vis, sig, .. } = &func;
-    quote! {
-        #(#attrs)*
-        #allow
-        #track
-        #vis #sig {
-            static #function: #rt::JitFn = #rt::JitFn::#constructor(#name, ::core::file!(), #line, #hash)#pure;
-            #(#prepare)*
-            let mut #call = #function.#begin(#rt::type_key(&|| {}), #marks |#sink| { #(#visits)* });
-            #run
-        }
+    let head = quote!(#(#attrs)* #allow #track);
+    let body = quote! {
+        static #function: #rt::JitFn = #rt::JitFn::#constructor(#name, ::core::file!(), #line, #hash)#pure;
+        #(#prepare)*
+        let mut #call = #function.#begin(#rt::type_key(&|| {}), #marks |#sink| { #(#visits)* });
+        #run
+    };
+    match func.has_try_call {
+        true => with_try_call(&func, head, body, &rt),
+        false => quote!(#head #vis #sig { #body }),
     }
+}
+
+/// Emits a `construct` and its `try_call`. Both call a generic method with the body: its result, a tree or a `Result`
+/// of one, determines what an error becomes.
+fn with_try_call(func: &Func, head: TokenStream, body: TokenStream, rt: &TokenStream) -> TokenStream {
+    let Func { vis, sig, .. } = func;
+    let (ty, returned, called) = (callable::output(sig), returned(), own("called"));
+    let mut generic = sig.clone();
+    generic.ident = called.clone();
+    generic.generics.params.push(parse_quote!(#returned: #rt::JitReturn<Tree = #ty>));
+    generic.output = parse_quote!(-> #returned);
+    let mut construct = sig.clone();
+    let arguments = callable::plain_arguments(&mut construct);
+    let mut tried = construct.clone();
+    tried.ident = Ident::new("try_call", sig.ident.span());
+    tried.output = parse_quote!(-> #rt::Result<#ty>);
+    quote! {
+        #head
+        #generic { #body }
+
+        #head
+        #[inline]
+        #vis #construct { self.#called(#(#arguments),*) }
+
+        /// Runs the cell like `call`, and returns an error of the library as `Err`.
+        #[inline]
+        #[track_caller]
+        #[allow(dead_code)]
+        pub #tried { self.#called(#(#arguments),*) }
+    }
+}
+
+/// Returns the name of the type parameter for the result of the method behind `construct` and `try_call`.
+fn returned() -> Ident {
+    own("Returned")
 }
 
 /// Emits the function without its body, for a signature with an error. rustc then does not check the body.
@@ -225,10 +267,7 @@ fn run(func: &Func, params: &[Param], rt: &TokenStream, call: &Ident) -> TokenSt
         [Stmt::Expr(value, None)] => quote!(#value),
         _ => func.block.to_token_stream(),
     };
-    let output = match &func.sig.output {
-        ReturnType::Default => quote!(()),
-        ReturnType::Type(_, ty) => quote!(#ty),
-    };
+    let output = callable::output(&func.sig);
     let enters = params.iter().map(|it| &it.enter);
     let binds = params.iter().map(|it| &it.bind);
     let (result, error) = (own("result"), own("error"));
@@ -249,15 +288,22 @@ fn run(func: &Func, params: &[Param], rt: &TokenStream, call: &Ident) -> TokenSt
     };
     let keep = donates.then(|| quote!(let (#(#entered,)*) = #rt::take_donated(#given);));
     if writes.is_empty() {
+        let (returned, body) = match func.has_try_call {
+            true => {
+                let body = quote!(#rt::body(|| -> #output { #(#binds)* #block }));
+                (returned().into_token_stream(), quote!(#rt::JitReturn::join(#body)))
+            }
+            false => (output, quote!(#(#binds)* #block)),
+        };
         return quote! {
             #accept
             #give
-            if let ::core::option::Option::Some(#result) = #call.#known::<#output>(#slot) {
+            if let ::core::option::Option::Some(#result) = #call.#known::<#returned>(#slot) {
                 return #result;
             }
             #keep
             #(#enters)*
-            #call.finish::<#output>(move || -> #output { #(#binds)* #block })
+            #call.finish::<#returned>(move || -> #returned { #body })
         };
     }
     // The final values of `&mut` arguments are results too, and reuse the memory of the previous values.
@@ -309,7 +355,7 @@ fn run(func: &Func, params: &[Param], rt: &TokenStream, call: &Ident) -> TokenSt
 }
 
 /// Whether the result is written as a `Result`.
-fn is_result(output: &ReturnType) -> bool {
+pub(super) fn is_result(output: &ReturnType) -> bool {
     match output {
         ReturnType::Type(_, ty) => last_name(ty).is_some_and(|it| it == "Result"),
         ReturnType::Default => false,
