@@ -1,9 +1,10 @@
 //! Tests the documentation: examples of public items, line counts of the programs beside PyTorch, the pages and links
-//! of the book, and the prose of comments and pages.
+//! of the book, the program and the table of `README.md`, and the prose of comments and pages.
 
 mod items;
 mod paths;
 mod prose;
+mod readme;
 mod words;
 
 use std::path::{Path, PathBuf};
