@@ -42,7 +42,7 @@ pub struct SimKernel<K> {
 impl<K> SimKernel<K> {
     /// Creates a kernel from its code for the host.
     pub fn new(kernel: &Kernel, code: K) -> Self {
-        let is_result = |at: &usize| kernel.params[*at].role == Role::Output;
+        let is_result = |at: &usize| kernel.params[*at].role.is_written();
         let results = (0..kernel.params.len()).filter(is_result).map(|at| kernel.param_word(at)).collect();
         Self { code, addresses: addresses(kernel), results }
     }
@@ -51,8 +51,8 @@ impl<K> SimKernel<K> {
 /// Returns the words of a kernel's argument block that are addresses, in the order of the params.
 pub fn addresses(kernel: &Kernel) -> SmallVec<[usize; 4]> {
     let is_addressed = |at: &usize| match kernel.params[*at].role {
-        Role::Input | Role::Output | Role::Indexed => true,
         Role::Iota | Role::Immediate => false,
+        _ => true,
     };
     (0..kernel.params.len()).filter(is_addressed).map(|at| kernel.param_word(at)).collect()
 }

@@ -216,15 +216,25 @@ pub fn staged(random: &mut Random<'_>, steps: usize) -> Kernel {
     let (par, seq) = (random.below(2) as u8, random.below(3) as u8);
     let order = random.pick(ReductionOrder::ALL);
     let mut builder = KernelBuilder::new(par, seq, lanes).with_order(order, random.below(1 + seq as usize) as u8);
-    let mut visible = Vec::new();
+    let (mut visible, mut stored) = (Vec::new(), Vec::new());
     for i in 0..2 + random.below(3) {
         let scope = if i % 2 == 0 { Scope::Loop } else { Scope::Point };
         let mut values = visible.clone();
         values.extend(inputs(&mut builder, random, false));
+        if scope == Scope::Loop {
+            values.extend(stored.iter().map(|&it| builder.load(it)));
+        }
         let mut body = Body { builder: &mut builder, values };
         (0..steps).for_each(|_| body.step(random));
         let values = body.values.clone();
         if scope == Scope::Loop {
+            if random.below(2) == 0 {
+                let value = random.pick(&values);
+                let role = random.pick(&[Role::Reloaded, Role::Scratch]);
+                let out = builder.param(builder.ty(value), role, StrideClass::Unit);
+                builder.store(out, value);
+                stored.push(out);
+            }
             for _ in 0..1 + random.below(3) {
                 let value = random.pick(&values);
                 let reducer = match builder.ty(value) {

@@ -250,6 +250,63 @@ fn immediates_are_refused() {
     assert_eq!(load(plan).err().map(|it| it.code()), Some(Code::Verify));
 }
 
+/// Builds two steps: a kernel that reads its result `y` and its scratch memory `z` again, and a copy of an input.
+fn reloading() -> Plan {
+    let reload = "kernel par=1 lanes=reduced seq=0 in %x: f32 unit reloaded %y: f32 unit scratch %z: f32 unit
+        loop: x = load %x y = add x, x store %y, y z = neg x store %z, z max = reduce max x
+        loop: again = load %y minus = load %z product = mul again, minus rest = sub product, max store %y, rest";
+    let copy = "kernel par=0 lanes=parallel seq=0 in %x: f32 unit out %y: f32 unit point: x = load %x store %y, x";
+    let call = |kernel: u32, extents: &[usize], strides: &[i64], buffers: &[u32]| {
+        let args = buffers.iter().map(|&it| Argument {
+            buffer: BufferId(it),
+            offset: 0,
+            strides: strides.iter().copied().collect(),
+            axis: None,
+        });
+        let extents = extents.iter().copied().collect();
+        PlanStep::Kernel(KernelCall { kernel: KernelId(kernel), extents, args: args.collect() })
+    };
+    let main = Routine {
+        inputs: vec![Type::of(DType::F32, &[2, 2])],
+        outputs: vec![Type::of(DType::F32, &[2, 2]); 2],
+        buffers: vec![
+            buffer(16, BufferLocation::Input(0)),
+            buffer(16, BufferLocation::Output(0)),
+            buffer(16, BufferLocation::Arena(0)),
+            buffer(16, BufferLocation::Output(1)),
+        ],
+        arena_bytes: 16,
+        steps: vec![call(0, &[2, 2], &[8, 4], &[0, 1, 2]), call(1, &[4], &[4], &[0, 3])],
+        ..Routine::default()
+    };
+    let kernels = [reload, copy].map(|it| Kernel::parse(it).expect(it)).into();
+    Plan { kernels, routines: vec![main], ..Plan::default() }
+}
+
+#[test]
+fn a_kernel_reads_its_results_again() {
+    let executable = load(reloading()).expect("a well-formed plan");
+    let outputs = executable.run(&[&Array::from_slice(&[2, 2], &[1.0f32, 2.0, 3.0, -4.0])]).expect("the input fits");
+    let result = outputs[0].on_host().expect("the elements are readable");
+    assert_eq!(result.as_slice::<f32>().expect("row-major"), [-4.0, -10.0, -21.0, -35.0]);
+}
+
+/// What a kernel reads again has an element for each iteration, and no other step accesses scratch memory.
+#[test]
+fn reloads_are_checked() {
+    fn step(routine: &mut Routine, at: usize) -> &mut KernelCall {
+        let PlanStep::Kernel(call) = &mut routine.steps[at] else { panic!("the step is a kernel") };
+        call
+    }
+    let broken: [fn(&mut Routine); 4] = [
+        |it| step(it, 0).args[1].strides[0] = 0,
+        |it| step(it, 0).args[2].strides[0] = 4,
+        |it| step(it, 1).args[0].buffer = BufferId(2),
+        |it| step(it, 1).args[1].buffer = BufferId(2),
+    ];
+    check_refused(reloading, |it| &mut it.routines[0], &broken);
+}
+
 /// Builds a gather of rows of `[3, 2]` at two positions, after a check of the positions.
 fn rows() -> Plan {
     let kernel = "kernel par=1 lanes=parallel seq=0 indexed %x: f32 unit in %at: i64 zero out %y: f32 unit

@@ -214,7 +214,7 @@ impl Call {
 
     /// Returns whether the loops over the result may be partitioned: their steps must write distinct elements.
     pub fn may_be_partitioned(&self, kernel: &Kernel) -> bool {
-        let outputs = self.operands.iter().zip(&self.roles).filter(|it| *it.1 == Role::Output);
+        let outputs = self.operands.iter().zip(&self.roles).filter(|it| it.1.is_written());
         outputs
             .flat_map(|it| it.0.strides[..result_loops(kernel)].iter().zip(&self.extents))
             .all(|it| *it.0 != 0 || *it.1 < 2)

@@ -178,7 +178,8 @@ impl<'a> File<'a> {
 
     fn outputs(&self) -> impl Iterator<Item = (ParamId, &str)> {
         let all = self.kernel.params.iter().zip(&self.names).enumerate();
-        all.filter(|(_, (it, _))| it.role == Role::Output).map(|(at, (_, name))| (ParamId(at as u32), *name))
+        all.filter(|(_, (it, _))| matches!(it.role, Role::Output | Role::Reloaded))
+            .map(|(at, (_, name))| (ParamId(at as u32), *name))
     }
 }
 
@@ -236,7 +237,7 @@ impl Run {
                     Role::Input | Role::Indexed | Role::Immediate => {
                         operand.elements.clone().unwrap_or(Elements::Random(at as u64))
                     }
-                    Role::Output => Elements::Unwritten,
+                    Role::Output | Role::Reloaded | Role::Scratch => Elements::Unwritten,
                     Role::Iota => operand.elements.clone().unwrap_or(Elements::From(0)),
                 };
                 match chosen {
@@ -338,7 +339,7 @@ impl Parser<'_, '_> {
             if pair[0].0 != Role::Output || pair[1] != (Role::Input, pair[0].1, pair[0].2) {
                 return refuse("an output lies where an input of its dtype and step lies".into());
             }
-        } else if info(param).role == Role::Output && !matches!(operand.elements, Some(Elements::Unwritten)) {
+        } else if info(param).role.is_written() && !matches!(operand.elements, Some(Elements::Unwritten)) {
             return refuse("an output is `unwritten` before".into());
         }
         let counts = info(param).role == Role::Iota;

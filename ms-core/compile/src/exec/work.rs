@@ -43,7 +43,9 @@ impl Work {
             let param = kernel.params[at];
             let strides = match param.role {
                 Role::Iota | Role::Immediate => return 0,
-                Role::Input | Role::Output | Role::Indexed => &block[kernel.param_word(at) + 1..][..extents.len()],
+                Role::Input | Role::Indexed | Role::Output | Role::Reloaded | Role::Scratch => {
+                    &block[kernel.param_word(at) + 1..][..extents.len()]
+                }
             };
             // A gathered operand is read once per point, wherever its elements are.
             let moves = |stride: u64| stride != 0 || param.role == Role::Indexed;

@@ -6,7 +6,7 @@ use ms_compile::lower::{BufferId, BufferLocation, KernelCall, LowerOptions, Plan
 use ms_compile::optimize::{Branches, ConstantFolding, Cse, Dce, Licm, Pass, PassContext, optimize_with};
 use ms_compile::target::Target;
 use ms_ir::op::{Effects, by_name, definition, verify};
-use ms_ir::{Graph, Role, parse};
+use ms_ir::{Graph, parse};
 use std::ops::Range;
 use std::sync::LazyLock;
 
@@ -283,7 +283,7 @@ fn results(plan: &Plan, step: &PlanStep) -> Vec<BufferId> {
     }
     let of_call = |it: &KernelCall| -> Vec<BufferId> {
         let params = &plan.kernels[it.kernel.0 as usize].params;
-        let written = it.args.iter().zip(params).filter(|(_, param)| param.role == Role::Output);
+        let written = it.args.iter().zip(params).filter(|(_, param)| param.role.is_written());
         written.map(|(arg, _)| arg.buffer).collect()
     };
     step.kernels().iter().flat_map(of_call).collect()

@@ -27,9 +27,12 @@ impl Kernel {
         if self.types.len() != self.insts.len() {
             return refuse("it has a dtype for each instruction");
         }
-        let is_apart = |it: &Param| it.role == Role::Output && it.step == StrideClass::Any;
+        let is_apart = |it: &Param| it.role.is_written() && it.step == StrideClass::Any;
         if self.lanes == LaneAxis::Reduced && self.params.iter().any(is_apart) {
             return refuse("reduced lanes are written one after the other");
+        }
+        if self.params.iter().any(|it| it.role.is_reloaded() && it.step == StrideClass::Zero) {
+            return refuse("what is reloaded has an element for each lane");
         }
         if self.params.iter().any(|it| it.role == Role::Iota && it.dtype != DType::I64) {
             return refuse("positions are i64");
@@ -103,15 +106,21 @@ impl Kernel {
         let has = |id: ParamId, role| self.params.get(id.0 as usize).is_some_and(|it| it.role == role);
         let (float, bool) = (out.is_float(), out == DType::Bool);
         let operands = match inst {
-            Inst::Load(id) => [Role::Input, Role::Iota, Role::Immediate].into_iter().any(|role| has(id, role)),
+            Inst::Load(id) => self.params.get(id.0 as usize).is_some_and(|it| match it.role {
+                Role::Input | Role::Iota | Role::Immediate => true,
+                Role::Reloaded | Role::Scratch => scope == Scope::Loop && self.is_written_before(id, at, start),
+                Role::Output | Role::Indexed => false,
+            }),
             Inst::Gather(id, position) => {
                 has(id, Role::Indexed) && visible(position) && self.ty(position) == DType::I64
             }
             Inst::Store(id, val) => {
                 scope != Scope::Repeat
-                    && has(id, Role::Output)
+                    && self
+                        .params
+                        .get(id.0 as usize)
+                        .is_some_and(|it| it.role.is_written() && it.dtype.compute() == out)
                     && is(val)
-                    && self.params[id.0 as usize].dtype.compute() == out
             }
             // Bits beyond the dtype would distinguish kernels that compute the same values.
             Inst::Const(bits) if bool => bits <= 1,
@@ -163,10 +172,23 @@ impl Kernel {
         operands && out.compute() == out && (constant || self.result(&inst) == Some(out))
     }
 
+    /// Returns whether a loop wrote a buffer before the stage that begins at `start`, and nothing wrote it since, up to
+    /// instruction `at`.
+    fn is_written_before(&self, buffer: ParamId, at: usize, start: usize) -> bool {
+        let is_store = |at: &usize| matches!(self.insts[*at], Inst::Store(to, _) if to == buffer);
+        let last = (0..at).rev().find(is_store);
+        last.is_some_and(|it| it < start && self.stages[self.stage_of(it)].scope == Scope::Loop)
+    }
+
+    /// Returns the stage of an instruction that belongs to one.
+    fn stage_of(&self, at: usize) -> usize {
+        self.stages.partition_point(|it| it.end as usize <= at)
+    }
+
     /// Returns whether a value of an earlier stage is visible in later ones.
     fn leaves(&self, val: usize) -> bool {
-        let stage = self.stages.partition_point(|it| it.end as usize <= val);
-        self.stages[stage].scope == Scope::Point || matches!(self.insts[val], Inst::Reduce(..) | Inst::Carry(_))
+        self.stages[self.stage_of(val)].scope == Scope::Point
+            || matches!(self.insts[val], Inst::Reduce(..) | Inst::Carry(_))
     }
 }
 
@@ -275,6 +297,32 @@ mod tests {
              repeat: a = carry s c = lt a, a while c next a, a
              point: store %y, a";
         assert!(Kernel::parse(rows).and_then(|it| it.check()).is_err());
+    }
+
+    /// Loops load what earlier loops stored, and nothing else loads outputs.
+    #[test]
+    fn reloads_follow_stores() {
+        let first = "loop: x = load %x store %y, x s = reduce sum x";
+        let cases = [
+            ("reloaded", "unit", first, "loop: a = load %y t = reduce sum a point: store %z, t", true),
+            ("scratch", "unit", first, "loop: a = load %y t = reduce sum a point: store %z, t", true),
+            ("scratch", "unit", first, "loop: a = load %y store %y, a point: store %z, s", true),
+            ("scratch", "unit", first, "point: store %z, s", true),
+            ("reloaded", "unit", first, "loop: x1 = load %x store %y, x1 a = load %y point: store %z, s", false),
+            ("reloaded", "unit", "loop: a = load %y s = reduce sum a", "point: store %z, s", false),
+            ("reloaded", "unit", "loop: x = load %x s = reduce sum x a = load %y store %y, x", "", false),
+            ("reloaded", "unit", first, "point: a = load %y store %z, a", false),
+            ("reloaded", "unit", first, "point: store %y, s loop: a = load %y point: store %z, s", false),
+            ("reloaded", "zero", first, "loop: a = load %y t = reduce sum a point: store %z, t", false),
+            ("out", "unit", first, "loop: a = load %y t = reduce sum a point: store %z, t", false),
+        ];
+        for (role, step, first, second, valid) in cases {
+            let text = format!(
+                "kernel par=0 lanes=reduced seq=0 in %x: f32 unit {role} %y: f32 {step} out %z: f32 zero {first} {second}"
+            );
+            let kernel = Kernel::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+            assert_eq!(kernel.check().is_ok(), valid, "{text}");
+        }
     }
 
     #[test]

@@ -39,6 +39,11 @@
 //! visible outside it. A value of a `Point` stage is visible in all later stages. With reduced lanes a `Point` value is
 //! one scalar per row; with parallel lanes it is a vector of lanes.
 //!
+//! A loop may read the elements that an earlier loop wrote: [`Inst::Load`] of a [reloaded](Role::Reloaded) output is the
+//! element that the last store before it wrote at this iteration. The output then has a separate element for each
+//! iteration of the loops. A code generator may keep a row in registers instead. It need not store a row that nobody
+//! reads from memory: one of a [scratch](Role::Scratch) output, or one that a later stage overwrites.
+//!
 //! A [`Scope::Repeat`] stage is a separate loop: it runs while a condition holds, which is uniform over the lanes. It
 //! begins with its carries, [`Inst::Carry`]. Then it computes the condition, which [`Inst::While`] tests, and the next
 //! values of the carries. [`Inst::Next`] at its end assigns these, all at the same time. Only the carries are visible
@@ -76,7 +81,7 @@
 //! ```text
 //! kernel   = "kernel" "par" "=" int "lanes" "=" ("parallel" | "reduced") "seq" "=" int [order] {param} {stage}
 //! order    = "order" "=" ("lanes" | "blocks") ["run" "=" int]          lanes by default
-//! param    = ("in" | "indexed" | "out" | "pos") "%" name ":" dtype ("unit" | "zero" | "any")
+//! param    = ("in" | "indexed" | "out" | "reloaded" | "scratch" | "pos") "%" name ":" dtype ("unit" | "zero" | "any")
 //!          | "imm" "%" name ":" dtype
 //! stage    = ("point" | "loop" | "repeat") ":" {store | while | next | name "=" inst}
 //! store    = "store" "%" name "," value
@@ -129,12 +134,29 @@ pub enum Role {
     Input,
     /// A buffer that is written.
     Output,
+    /// A buffer that is written, and then read by later loops of the kernel.
+    Reloaded,
+    /// A buffer that is written, and then read by later loops of the kernel and by nothing else. A caller provides the
+    /// memory. What it contains after the call is unspecified.
+    Scratch,
     /// An iota of i64, which is read but not materialised: the numbers 0, 1, 2 and so on from address zero.
     Iota,
     /// A buffer that only [`Inst::Gather`] reads, along a separate axis.
     Indexed,
     /// A number in the argument block of the call, which is equal for all iterations.
     Immediate,
+}
+
+impl Role {
+    /// Returns whether the kernel writes the buffer.
+    pub const fn is_written(self) -> bool {
+        matches!(self, Self::Output | Self::Reloaded | Self::Scratch)
+    }
+
+    /// Returns whether the kernel reads elements of the buffer that it wrote.
+    pub const fn is_reloaded(self) -> bool {
+        matches!(self, Self::Reloaded | Self::Scratch)
+    }
 }
 
 /// The stride of a buffer along the lanes.
@@ -150,7 +172,7 @@ pub enum StrideClass {
 
 /// An argument: its element type and its stride along the lanes. An output has [`StrideClass::Zero`] if it has
 /// one element per row, and [`StrideClass::Any`] only with [parallel](LaneAxis::Parallel) lanes. An immediate
-/// has [`StrideClass::Zero`].
+/// has [`StrideClass::Zero`], and a [reloaded](Role::is_reloaded) output has not.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Param {
     /// The element type in memory.
@@ -259,7 +281,8 @@ pub enum Reducer {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Inst {
     /// The element of a buffer or iota, or the immediate, at this iteration of the loops. It is converted exactly to
-    /// the compute dtype of the argument (f16 widens to f32, i8 to i32, ...).
+    /// the compute dtype of the argument (f16 widens to f32, i8 to i32, ...). A [reloaded](Role::Reloaded) output is
+    /// read only in a [`Scope::Loop`] stage, after such a stage that wrote it.
     Load(ParamId),
     /// Like [`Inst::Load`] for an [indexed](Role::Indexed) buffer: the element at this iteration of the loops and at an
     /// index along the buffer's axis, an i64. Negative indices count from the end of the axis. If the index is out of

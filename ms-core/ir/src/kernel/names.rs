@@ -133,6 +133,8 @@ names! {
     Role {
         Input = "in",
         Output = "out",
+        Reloaded = "reloaded",
+        Scratch = "scratch",
         Iota = "pos",
         Indexed = "indexed",
         Immediate = "imm",

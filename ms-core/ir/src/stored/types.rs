@@ -38,7 +38,7 @@ stored! {
 
 stored! {
     enum Precision { 0 = Strict, 1 = Highest, 2 = High, 3 = Medium }
-    enum Role { 0 = Input, 1 = Output, 2 = Iota, 3 = Indexed, 4 = Immediate }
+    enum Role { 0 = Input, 1 = Output, 2 = Iota, 3 = Indexed, 4 = Immediate, 5 = Reloaded, 6 = Scratch }
     enum StrideClass { 0 = Unit, 1 = Zero, 2 = Any }
     enum LaneAxis { 0 = Parallel, 1 = Reduced }
     enum ReductionOrder { 0 = Lanes, 1 = Blocks }

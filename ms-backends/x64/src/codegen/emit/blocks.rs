@@ -256,11 +256,14 @@ impl<'a> Emitter<'a> {
         self.compare(A, LONG);
         self.asm.jump(Code::Jb_rel32_64, done);
         for param in self.params_of(blocked.blocks.clone()) {
-            let (PointerLocation::Register(pointer), Param { step: StrideClass::Unit, role: Role::Input, dtype }) =
+            let (PointerLocation::Register(pointer), Param { step: StrideClass::Unit, role, dtype }) =
                 (self.frame.pointer_location(param), self.kernel.params[param])
             else {
                 continue;
             };
+            if !matches!(role, Role::Input | Role::Reloaded | Role::Scratch) {
+                continue;
+            }
             let head = self.asm.label();
             let ahead = Operand::Imm32(ReductionOrder::ROW_BLOCK as i32);
             self.reg(Code::Mov_r64_rm64, A, fixed::LANE);

@@ -14,7 +14,7 @@ use super::target::{Target, Width};
 use super::vinst::{Block, Constant, Machine, Op, Program, RegInfo, Span, VInst, VReg, When};
 use super::{Tuning, Unsupported};
 use ms_ir::data::DType;
-use ms_ir::{Inst, Kernel, LaneAxis, Reducer, ReductionOrder, Role, Scope, StrideClass, Val};
+use ms_ir::{Inst, Kernel, LaneAxis, Reducer, ReductionOrder, Scope, StrideClass, Val};
 use position::Positions;
 use reduction::Reduction;
 use rustc_hash::FxHashMap;
@@ -491,8 +491,8 @@ fn needs_one_lane(kernel: &Kernel, positions: &Positions, stage: usize, scope: S
             let param = kernel.params[param.0 as usize];
             match param.step {
                 StrideClass::Unit => false,
-                StrideClass::Zero => param.role == Role::Output,
-                StrideClass::Any => param.role == Role::Output || param.dtype.size() < 4,
+                StrideClass::Zero => param.role.is_written(),
+                StrideClass::Any => param.role.is_written() || param.dtype.size() < 4,
             }
         }
         Inst::Gather(param, position) => {

@@ -4,6 +4,7 @@ use crate::lower::{Argument, Buffer, BufferId, BufferLocation, KernelCall, Plan,
 use ms_ir::data::Type;
 use ms_ir::error::{Code, Error, Result};
 use ms_ir::{Contraction, Kernel, LaneAxis, Param, Role};
+use smallvec::SmallVec;
 
 /// Checks the bounds in one routine of a plan.
 #[derive(Clone, Copy)]
@@ -56,12 +57,15 @@ impl<'a> Checker<'a> {
         }
         // A result is written once per point even if there is nothing to reduce.
         let points = kernel.par as usize + usize::from(kernel.lanes == LaneAxis::Parallel);
-        let written = |axis: usize| param.role == Role::Output && axis >= points;
+        let written = |axis: usize| param.role.is_written() && axis >= points;
         let steps = extents
             .iter()
             .zip(&arg.strides)
             .enumerate()
             .map(|(axis, (&extent, &stride))| (if written(axis) { extent.max(1) } else { extent }, stride as i128));
+        if param.role.is_reloaded() && !are_distinct(extents, &arg.strides, param.dtype.size()) {
+            return Err(malformed("a kernel reloads the elements of an output that are one for each iteration"));
+        }
         let axis = arg.axis.map(|it| (it.extent, it.stride as i128));
         self.check_reach(arg.buffer, arg.offset as i128, steps.chain(axis), param.dtype.size())
     }
@@ -79,12 +83,12 @@ impl<'a> Checker<'a> {
             let params = kernel.map_or(&[][..], |it| &it.params);
             for (arg, param) in call.args.iter().zip(params) {
                 let Some(memory) = Memory::of(self.buffer(arg.buffer)?) else { continue };
-                let accesses = if param.role == Role::Output { &mut written } else { &mut read };
+                let accesses = if param.role.is_written() { &mut written } else { &mut read };
                 accesses.push((memory, number));
             }
         }
         written.sort_unstable();
-        // A kernel may write several slices of a value, or overwrite a value that it reloads with a result.
+        // A kernel may write several slices of a value.
         written.dedup_by(|(memory, number), before| {
             let joins = *number == before.1 && !before.0.is_before(memory);
             before.0.end = if joins { before.0.end.max(memory.end) } else { before.0.end };
@@ -144,6 +148,20 @@ impl<'a> Checker<'a> {
         }
         Ok(())
     }
+}
+
+/// Returns whether elements of `size` bytes at all steps of loops are distinct, as far as nested strides show it.
+fn are_distinct(extents: &[usize], strides: &[i64], size: usize) -> bool {
+    let loops = extents.iter().zip(strides).filter(|it| *it.0 > 1);
+    let mut loops: SmallVec<[(u64, usize); 8]> = loops.map(|it| (it.1.unsigned_abs(), *it.0)).collect();
+    loops.sort_unstable();
+    let mut bytes = size as u128;
+    extents.contains(&0)
+        || loops.into_iter().all(|(stride, extent)| {
+            let is_outside = u128::from(stride) >= bytes;
+            bytes = bytes.saturating_add(u128::from(stride).saturating_mul(extent as u128 - 1));
+            is_outside
+        })
 }
 
 /// A range of a routine's memory, in bytes.

@@ -83,8 +83,6 @@ struct Operands {
     written: FxHashMap<ValueIndex, ParamId>,
     /// Params that are slices of other values, by the value that is written to them.
     slices: FxHashMap<ValueIndex, Vec<ParamId>>,
-    /// Params through which a value of an earlier loop is reloaded.
-    reloaded: FxHashMap<ValueIndex, ParamId>,
 }
 
 impl Operands {
@@ -145,17 +143,11 @@ impl Operands {
             }
         }
         out.place_scratch(flat, domain, stages);
-        let back = stages.rounds.iter().flat_map(|it| &it.reloaded).copied();
-        // Values that share memory one after the other share one param.
-        let mut params: FxHashMap<ParamId, ParamId> = FxHashMap::default();
-        for value in back.collect::<std::collections::BTreeSet<_>>() {
-            let written = out.written[&value];
-            let param = *params.entry(written).or_insert_with(|| {
-                let place = out.args[written.0 as usize].value;
-                let arg = Arg { value: place, role: Role::Input, offset: 0, axis: None, dense: Some(AxisSet::All) };
-                out.push(arg, flat.values[value].dtype, domain.dense(AxisSet::All))
-            });
-            out.reloaded.insert(value, param);
+        for value in stages.rounds.iter().flat_map(|it| &it.reloaded) {
+            let role = &mut out.args[out.written[value].0 as usize].role;
+            if *role == Role::Output {
+                *role = Role::Reloaded;
+            }
         }
         Ok(out)
     }
@@ -195,7 +187,7 @@ impl Operands {
             }
             let (shape, origin) = (flat.values[value].shape.clone(), flat.values[value].origin);
             let own = flat.add_value(dtype, shape, origin);
-            let arg = Arg { value: own, role: Role::Output, offset: 0, axis: None, dense: Some(AxisSet::All) };
+            let arg = Arg { value: own, role: Role::Scratch, offset: 0, axis: None, dense: Some(AxisSet::All) };
             let param = self.push(arg, dtype, domain.dense(AxisSet::All));
             places.push(BufferLocation { param, dtype, last, end: None });
             self.written.insert(value, param);
@@ -238,7 +230,7 @@ impl Emitter<'_> {
             if let Some(round) = stages.rounds.get(level) {
                 let mut local = FxHashMap::default();
                 for value in &round.reloaded {
-                    let val = self.body.load(self.operands.reloaded[value]);
+                    let val = self.body.load(self.operands.written[value]);
                     local.insert(Key::Result(*value), val);
                 }
                 for &index in &round.computed {

@@ -69,7 +69,7 @@ impl ParamAccess {
 impl Emitted {
     /// Returns the values that the kernel writes.
     pub fn results(&self) -> impl Iterator<Item = ValueIndex> + '_ {
-        self.args.iter().filter(|it| it.role == Role::Output).map(|it| it.value)
+        self.args.iter().filter(|it| it.role.is_written()).map(|it| it.value)
     }
 
     /// Returns for each result argument a distinct operand that it may overwrite. `kept` lists, sorted, the operands to
@@ -79,7 +79,7 @@ impl Emitted {
         // Each result takes a different operand.
         let mut results = 0..;
         let over = |(at, arg): (usize, &Arg)| {
-            let number = if arg.role == Role::Output { results.next()? } else { return None };
+            let number = if arg.role.is_written() { results.next()? } else { return None };
             let operands = operands_of(&pairs, at).map(|it| self.args[it].value);
             let mut made = operands.filter(|it| flat.producer(*it).is_some());
             made.clone().nth(number).or_else(|| made.next())
@@ -93,13 +93,13 @@ impl Emitted {
     pub fn overwritable(&self, flat: &Flat, kept: &[ValueIndex]) -> Vec<(usize, usize)> {
         let args = || self.args.iter().enumerate().filter(|it| it.1.dense.is_some() && !self.accesses[it.0].in_loop);
         // A gather also reads elements other than the current one, after some of them are overwritten.
-        let reads = |value| self.args.iter().filter(|it| it.role != Role::Output && it.value == value).count();
+        let reads = |value| self.args.iter().filter(|it| !it.role.is_written() && it.value == value).count();
         let operands: Vec<(usize, &Arg)> = args()
             .filter(|it| it.1.role == Role::Input && reads(it.1.value) == 1 && kept.binary_search(&it.1.value).is_err())
             .collect();
         let size = |arg: &Arg| flat.values[arg.value].dtype.size();
         let mut pairs = Vec::new();
-        for (to, result) in args().filter(|it| it.1.role == Role::Output) {
+        for (to, result) in args().filter(|it| it.1.role.is_written()) {
             let fits = |(from, operand): &&(usize, &Arg)| {
                 operand.dense == result.dense
                     && size(operand) == size(result)

@@ -4,12 +4,11 @@
 //! each, such as optimiser updates of parameters, are worth it together. Fusion does not change what the kernels
 //! compute.
 
-use crate::lower::fusion::emitted::{Emitted, operands_of};
+use crate::lower::fusion::emitted::{Arg, Emitted, operands_of};
 use crate::lower::plan::draft::Draft;
 use crate::lower::plan::memory::ALIGN;
 use crate::lower::plan::routines::Routines;
 use crate::lower::rewrites::flat::{Flat, Origin, ValueIndex};
-use ms_ir::Role;
 use rustc_hash::FxHashSet;
 
 /// The maximum number of extra bytes that a fused step may need. It suffices for the statistics of many values, one
@@ -76,9 +75,8 @@ impl Fusion<'_> {
         if kernels.is_empty() {
             return Some(0);
         }
-        let is_apart =
-            |value: ValueIndex, role| !written.contains(&value) && (role != Role::Output || !read.contains(&value));
-        if !emitted.args.iter().all(|it| is_apart(it.value, it.role)) {
+        let is_apart = |it: &Arg| !written.contains(&it.value) && !(it.role.is_written() && read.contains(&it.value));
+        if !emitted.args.iter().all(is_apart) {
             return None;
         }
         Some(bytes.saturating_add(self.needs(emitted, step))).filter(|it| *it <= MAX_BYTES)
@@ -94,7 +92,7 @@ impl Fusion<'_> {
             let is_kept = self.is_output.contains(&value) && self.keeps_reuse(value, over, step);
             if is_kept { 0 } else { self.bytes(value).next_multiple_of(ALIGN) }
         };
-        let results = (0..emitted.args.len()).filter(|&at| emitted.args[at].role == Role::Output);
+        let results = (0..emitted.args.len()).filter(|&at| emitted.args[at].role.is_written());
         results.map(needs).fold(0, usize::saturating_add)
     }
 
@@ -115,7 +113,7 @@ impl Fusion<'_> {
     /// Adds the kernel of `step` to the run; `bytes` are the extra bytes that the run then needs.
     fn push(&mut self, emitted: Emitted, step: usize, bytes: usize) {
         for arg in &emitted.args {
-            let values = if arg.role == Role::Output { &mut self.run.written } else { &mut self.run.read };
+            let values = if arg.role.is_written() { &mut self.run.written } else { &mut self.run.read };
             values.insert(arg.value);
             if matches!(self.flat.values[arg.value].origin, Origin::Input(_)) && self.last_use[arg.value] == step {
                 let size = self.bytes(arg.value);

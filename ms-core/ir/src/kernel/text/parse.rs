@@ -68,7 +68,7 @@ impl Parser<'_, '_> {
         }
         while self.tokens.token != *end {
             let what = if kernel.params.is_empty() && kernel.stages.is_empty() {
-                "`in`, `indexed`, `out`, `pos`, `imm`, or a stage, `point`, `loop` or `repeat`"
+                "`in`, `indexed`, `out`, `reloaded`, `scratch`, `pos`, `imm`, or a stage, `point`, `loop` or `repeat`"
             } else {
                 "a stage, `point`, `loop` or `repeat`"
             };

@@ -123,7 +123,7 @@ fn errors_say_what_was_expected() {
         ("kernel par=0 lanes=both".into(), "1, column 20: expected `parallel` or `reduced`, found `both`"),
         (
             "kernel par=0 lanes=reduced seq=0 x".into(),
-            "column 34: expected `in`, `indexed`, `out`, `pos`, `imm`, or a stage, `point`, `loop` or `repeat`",
+            "column 34: expected `in`, `indexed`, `out`, `reloaded`, `scratch`, `pos`, `imm`, or a stage, `point`, `loop` or `repeat`",
         ),
         (with("in x"), "4, column 4: expected a buffer such as `%0`, found `x`"),
         (with("in %z: f31 unit"), "4, column 8: expected a dtype, found `f31`"),

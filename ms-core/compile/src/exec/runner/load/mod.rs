@@ -41,8 +41,13 @@ pub(super) fn program<D: Driver>(driver: &D, plan: &Plan, kernels: &[D::Kernel])
             words: &mut words,
             workspace: &mut workspace,
             patches: Vec::new(),
+            accesses: vec![0; routine.buffers.len()],
+            scratch: Vec::new(),
         };
         let steps = routine.steps.try_map_vec(|it| loader.step(it))?;
+        if loader.scratch.iter().any(|it| loader.accesses[it.0 as usize] != 1) {
+            return Err(malformed("only one kernel accesses its scratch memory"));
+        }
         let mut patches = loader.patches;
         patches.sort_by_key(|it| it.arg);
         let types = || routine.inputs.iter().chain(&routine.outputs);
@@ -128,6 +133,10 @@ struct Loader<'a, D: Driver> {
     words: &'a mut Words,
     workspace: &'a mut Workspace,
     patches: Vec<Patch>,
+    /// The number of accesses of each buffer of the routine.
+    accesses: Vec<u32>,
+    /// The scratch memory of kernels.
+    scratch: Vec<BufferId>,
 }
 
 impl<'a, D: Driver> Loader<'a, D> {
@@ -238,6 +247,9 @@ impl<'a, D: Driver> Loader<'a, D> {
             return Err(malformed("an argument has an axis if its param is indexed"));
         }
         self.check.check_argument(arg, kernel, param, extents)?;
+        if param.role == Role::Scratch {
+            self.scratch.push(arg.buffer);
+        }
         self.push_address(arg.buffer, arg.offset)
     }
 
@@ -412,6 +424,7 @@ impl<'a, D: Driver> Loader<'a, D> {
             BufferLocation::Output(i) => self.patches.push(Patch { word, arg: inputs + i, offset }),
             BufferLocation::Position => known = offset as u64,
         }
+        self.accesses[buffer.0 as usize] += 1;
         self.words.template.push(known);
         Ok(())
     }
