@@ -19,6 +19,8 @@ const fn legal(def: &'static OpDef) -> OpSupport {
 /// The target of lowering. It is the same for all instruction sets, so plans and the bits of results do not depend on
 /// the instruction set.
 pub static TARGET: Target = Target {
+    // The vectors of a loop that is unrolled.
+    parallel_width: 64,
     // This is the smallest L2 cache of CPUs with AVX2.
     fast_memory: 256 << 10,
     relaxed_order: ReductionOrder::Lanes,
@@ -28,14 +30,7 @@ pub static TARGET: Target = Target {
     kernels: true,
     // A smaller result stays in the cache of a core until the kernel that reads it runs. If rows are longer, a tile of
     // whole rows has few of them, and the GEMM reads its right operand too often.
-    epilogues: Some(EpilogueLimits {
-        shortest_row: 64,
-        elements: 1 << 14,
-        terms: 1,
-        longest_row: 1024,
-        kernels: 1,
-        ops: WITH_EPILOGUES,
-    }),
+    epilogues: Some(EpilogueLimits { elements: 1 << 14, terms: 1, longest_row: 1024, kernels: 1, ops: WITH_EPILOGUES }),
     // A vector of iterations takes as long as the latency of its instructions.
     repeats: Some(RepeatLimits { elements: 32, carries: 16, nodes: 64 }),
     composites: LEGAL_COMPOSITES,
@@ -52,7 +47,6 @@ pub static TARGET: Target = Target {
         loops: 8,
         recomputed_cost: 6,
         repeated_cost: 3,
-        shortest_run: 64,
         copies: 64,
     },
 };

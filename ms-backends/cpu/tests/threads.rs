@@ -244,7 +244,7 @@ fn products(isa: Isa, precision: Precision) -> String {
     let inputs: Vec<Array> = types.into_iter().map(input).collect();
     let all = EpilogueLimits { longest_row: usize::MAX, kernels: usize::MAX, ..EpilogueLimits::default() };
     let [with, without] = [Some(all), None].map(|epilogues| {
-        let target = Target { epilogues, ..TARGET.clone() };
+        let target = Target { epilogues, parallel_width: 0, ..TARGET.clone() };
         let options = LowerOptions { precision, ..LowerOptions::default() };
         let plan = lower(&graph, &options, &target).expect("the graph has a plan");
         let epilogues = |it: &PlanStep| match it {

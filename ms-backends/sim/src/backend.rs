@@ -26,7 +26,7 @@ const KIND: DeviceKind = DeviceKind::named("sim");
 static TARGET: LazyLock<Target> = LazyLock::new(|| {
     let images = Images { contracted: Contracted::All, order: AxisOrder::ChannelsLast };
     let epilogues = Some(EpilogueLimits { longest_row: usize::MAX, kernels: usize::MAX, ..EpilogueLimits::default() });
-    Target { images, epilogues, ..ms_cpu::TARGET.clone() }
+    Target { images, epilogues, parallel_width: 0, ..ms_cpu::TARGET.clone() }
 });
 
 /// A backend that runs graphs on a simulated device.

@@ -25,19 +25,13 @@ static WITH_EPILOGUES: &[Op] = &[CONV.op()];
 
 /// A processor with caches and registers of common sizes.
 static TARGET: Target = Target {
+    parallel_width: 16,
     fast_memory: 256 << 10,
     relaxed_order: ReductionOrder::Lanes,
     small_elements: 1 << 10,
     strided_sums: true,
     kernels: true,
-    epilogues: Some(EpilogueLimits {
-        shortest_row: 16,
-        elements: 0,
-        terms: 0,
-        longest_row: 4096,
-        kernels: 4,
-        ops: WITH_EPILOGUES,
-    }),
+    epilogues: Some(EpilogueLimits { elements: 0, terms: 0, longest_row: 4096, kernels: 4, ops: WITH_EPILOGUES }),
     repeats: Some(RepeatLimits { elements: 32, carries: 16, nodes: 64 }),
     composites: &[],
     images: Images { contracted: Contracted::None, order: AxisOrder::ChannelsFirst },
@@ -50,7 +44,6 @@ static TARGET: Target = Target {
         loops: 8,
         recomputed_cost: 6,
         repeated_cost: 3,
-        shortest_run: 64,
         copies: 64,
     },
 };

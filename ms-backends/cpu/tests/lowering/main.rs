@@ -48,7 +48,8 @@ fn check(graph: &Graph, seed: u64, tolerance: f64) -> Plan {
     let arrays: Vec<Array> = graph.inputs().iter().map(|&it| array(&mut random, graph.ty(it))).collect();
     let inputs: Vec<&Array> = arrays.iter().collect();
     let all = EpilogueLimits { longest_row: usize::MAX, kernels: usize::MAX, ..EpilogueLimits::default() };
-    let [with_all, with_none] = [Some(all), None].map(|epilogues| Target { epilogues, ..TARGET.clone() });
+    let [with_all, with_none] =
+        [Some(all), None].map(|epilogues| Target { epilogues, parallel_width: 0, ..TARGET.clone() });
     let plan_for = |target, fuse, precision| {
         let options = LowerOptions { fuse, precision };
         lower(graph, &options, target).unwrap_or_else(|error| panic!("{error}\n{graph}"))

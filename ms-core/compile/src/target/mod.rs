@@ -19,6 +19,9 @@ use ms_ir::{Contraction, Inst, Kernel, Math, Precision, ReductionOrder, Type};
 /// neither a number of threads nor a device number, and its cache sizes are typical of a class of processors.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Target {
+    /// The number of adjacent elements that threads next to each other, or the lanes of one thread, process together.
+    /// Rows that are shorter leave some of them idle.
+    pub parallel_width: usize,
     /// Size in bytes of the fast memory next to the threads that share a row: the private cache of a core, or the
     /// shared memory of a thread block. A row that several stages of a kernel iterate over stays in it; longer ones are
     /// better divided among threads.
@@ -85,11 +88,9 @@ pub struct Budget {
     pub loops: u32,
     /// The maximum cost of recomputing a value of an earlier loop instead of reloading it from memory.
     pub recomputed_cost: usize,
-    /// The maximum cost of an op that may be computed for more elements than it has.
+    /// The maximum cost of an op that may be computed for more elements than it has. A kernel of a higher cost writes
+    /// no slices with rows that are shorter than the [width](Target::parallel_width): they are copied from its result.
     pub repeated_cost: usize,
-    /// The minimum number of adjacent elements that a kernel of a higher cost must write at a time, if the result has
-    /// as many. A slice with shorter rows leaves lanes idle, and is copied from the kernel's result instead.
-    pub shortest_run: usize,
     /// The maximum number of slices of a result that kernels copy, one each, if no kernel computes any of them. One
     /// library step copies more.
     pub copies: usize,
@@ -98,8 +99,6 @@ pub struct Budget {
 /// Limits of a contraction, or an op of the library, and the kernels that are its epilogues.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct EpilogueLimits {
-    /// The minimum number of adjacent elements of the result: shorter rows leave lanes idle.
-    pub shortest_row: usize,
     /// The minimum number of elements of the result.
     pub elements: usize,
     /// The minimum number of terms of a sum for each instruction of the kernel. A kernel that takes long compared to
@@ -130,6 +129,7 @@ impl Target {
     /// An unknown processor: kernels are not limited in size, and no functions are native.
     pub const fn unbounded() -> Self {
         Self {
+            parallel_width: 0,
             fast_memory: usize::MAX,
             relaxed_order: ReductionOrder::Lanes,
             small_elements: 0,
@@ -143,7 +143,6 @@ impl Target {
                 loops: u32::MAX,
                 recomputed_cost: 0,
                 repeated_cost: 0,
-                shortest_run: 0,
                 copies: usize::MAX,
             },
             epilogues: None,
@@ -166,14 +165,14 @@ impl Target {
     /// The contraction must have at most one m and one n axis, unless the precision is strict. Otherwise a tile of a
     /// matrix product whose result has strides is not computed in the same order as the whole.
     pub(super) fn takes_epilogues(&self, contraction: &Contraction, count: usize, insts: usize) -> bool {
-        let Some(EpilogueLimits { shortest_row, elements, terms, kernels, .. }) = self.epilogues else { return false };
+        let Some(EpilogueLimits { elements, terms, kernels, .. }) = self.epilogues else { return false };
         let Contraction { batch, m, n, k, .. } = contraction;
         let row = n.last().or(m.last()).map_or(1, |it| it.size);
         let all = [batch, m, n].map(|it| Contraction::size(it)).into_iter().fold(1, usize::saturating_mul);
         count <= kernels
             && m.len() <= 1
             && n.len() <= 1
-            && row >= shortest_row
+            && row >= self.parallel_width
             && all >= elements
             && Contraction::size(k) >= insts.saturating_mul(terms)
     }
@@ -189,9 +188,9 @@ impl Target {
     /// Returns whether the target chains a kernel that computes `columns` columns of each row after other epilogues of
     /// a contraction. All of them together take `insts` instructions for a row.
     pub(super) fn takes_kernel_of_rows(&self, contraction: &Contraction, columns: usize, insts: usize) -> bool {
-        let Some(EpilogueLimits { shortest_row, terms, .. }) = self.epilogues else { return false };
+        let Some(EpilogueLimits { terms, .. }) = self.epilogues else { return false };
         let row = Contraction::size(&contraction.n);
-        columns >= shortest_row
+        columns >= self.parallel_width
             && self.takes_rows(row)
             && Contraction::size(&contraction.k).saturating_mul(row) >= insts.saturating_mul(terms)
     }

@@ -198,7 +198,7 @@ impl Placer<'_> {
         let domain = group.domain.as_ref()?;
         let run = run(flat, value, layout, domain)?;
         let cost = || group.nodes.iter().map(|&it| self.groups.costs[it].insts).sum::<usize>();
-        let is_worth = run >= self.target.budget.shortest_run.min(flat.numel(value)) || {
+        let is_worth = run >= self.target.parallel_width.min(flat.numel(value)) || {
             group.nodes.len() <= self.target.budget.repeated_cost && cost() <= self.target.budget.repeated_cost
         };
         is_worth.then_some((index, value))
