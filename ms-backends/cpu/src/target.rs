@@ -1,16 +1,27 @@
 //! Defines the lowering target of the CPU.
 
-use ms_compile::target::{Budget, EpilogueLimits, RepeatLimits, Target};
-use ms_compile::target::{Contracted, Images, OpSupport};
+use ms_compile::target::{Budget, Contracted, EpilogueSupport, Images, OpSupport, Producers, RepeatLimits, Target};
 use ms_ir::ReductionOrder;
-use ms_ir::data::{DType, Op};
+use ms_ir::data::DType;
 use ms_ops::ops::{AxisOrder, BLOCKED_ATTENTION, BLOCKED_ATTENTION_GRAD, CONV, OpDef};
 
 /// The composites with native loops. The order of their sums differs from that of their bodies.
 static LEGAL_COMPOSITES: &[OpSupport] = &[legal(&BLOCKED_ATTENTION), legal(&BLOCKED_ATTENTION_GRAD)];
 
-/// The ops that run epilogues on tiles of their results.
-static WITH_EPILOGUES: &[Op] = &[CONV.op()];
+/// A smaller result stays in the cache of a core until the kernel that reads it runs.
+const MIN_TILED: usize = 1 << 14;
+
+/// The epilogues of products and of convolutions. If rows are longer, a tile of whole rows has few of them, and the GEMM
+/// reads its right operand too often.
+static EPILOGUES: &[EpilogueSupport] = &[
+    EpilogueSupport { kernels: 1, elements: MIN_TILED, terms: 1, longest_row: 1024, ..EpilogueSupport::ALL },
+    EpilogueSupport {
+        producers: Producers::Library(&[CONV.op()]),
+        kernels: 1,
+        elements: MIN_TILED,
+        ..EpilogueSupport::ELEMENTWISE
+    },
+];
 
 const fn legal(def: &'static OpDef) -> OpSupport {
     OpSupport::new(def.op(), DType::F32, false)
@@ -28,9 +39,7 @@ pub static TARGET: Target = Target {
     // Copying such an operand is a kernel, which threads share.
     strided_sums: false,
     kernels: true,
-    // A smaller result stays in the cache of a core until the kernel that reads it runs. If rows are longer, a tile of
-    // whole rows has few of them, and the GEMM reads its right operand too often.
-    epilogues: Some(EpilogueLimits { elements: 1 << 14, terms: 1, longest_row: 1024, kernels: 1, ops: WITH_EPILOGUES }),
+    epilogues: EPILOGUES,
     // A vector of iterations takes as long as the latency of its instructions.
     repeats: Some(RepeatLimits { elements: 32, carries: 16, nodes: 64 }),
     composites: LEGAL_COMPOSITES,

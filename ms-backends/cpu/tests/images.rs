@@ -3,7 +3,7 @@
 use ms_compile::exec::{Backend, CompileOptions};
 use ms_compile::lower::{LowerOptions, Plan, PlanStep, lower};
 use ms_compile::target::{Contracted, Images};
-use ms_compile::target::{EpilogueLimits, Target};
+use ms_compile::target::{EpilogueSupport, Producers, Target};
 use ms_core::optimize::{PassContext, optimize};
 use ms_core::trace::build;
 use ms_core::transform::value_and_grad;
@@ -210,7 +210,8 @@ fn epilogues_have_the_bits_of_kernels() {
         of([1, 1, 4, 9], vec![same(8); 3]),
         of([2, 1, 2, 3], vec![[1, 3, 1, 1, 1, 1]; 2]),
     ];
-    let limits = EpilogueLimits { elements: 0, ..TARGET.epilogues.clone().expect("the target runs epilogues") };
+    static ALL: &[EpilogueSupport] =
+        &[EpilogueSupport { producers: Producers::Library(&[CONV.op()]), ..EpilogueSupport::ELEMENTWISE }];
     for (seed, case) in cases.iter().enumerate() {
         for (dtype, follow) in FOLLOWERS.iter().enumerate().map(|(at, it)| ([DType::F32, DType::F64][at % 2], it)) {
             let conv = case.graph(&CONV, dtype);
@@ -231,7 +232,7 @@ fn epilogues_have_the_bits_of_kernels() {
             let mut random = Random::Seed(seed as u64);
             let inputs: Vec<Array> = types.iter().map(|it| array(&mut random, it, seed == 4)).collect();
             for precision in [Precision::Strict, Precision::Highest, Precision::Medium] {
-                let [with, without] = [Some(limits.clone()), None].map(|epilogues| {
+                let [with, without] = [ALL, &[]].map(|epilogues| {
                     let target = Target { epilogues, ..TARGET.clone() };
                     lower(&graph, &LowerOptions { precision, ..LowerOptions::default() }, &target).expect("it lowers")
                 });

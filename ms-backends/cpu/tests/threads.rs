@@ -2,7 +2,7 @@
 
 use ms_compile::exec::{Backend, CompileOptions};
 use ms_compile::lower::{ContractionResult, LowerOptions, Plan, PlanStep, lower};
-use ms_compile::target::{EpilogueLimits, Target};
+use ms_compile::target::{EpilogueSupport, Target};
 use ms_cpu::{CpuBackend, Isa, TARGET, threads};
 use ms_ir::data::{Array, DType};
 use ms_ir::{Precision, Type};
@@ -242,8 +242,7 @@ fn products(isa: Isa, precision: Precision) -> String {
     };
     let types: Vec<&Type> = graph.inputs().iter().map(|&it| graph.ty(it)).collect();
     let inputs: Vec<Array> = types.into_iter().map(input).collect();
-    let all = EpilogueLimits { longest_row: usize::MAX, kernels: usize::MAX, ..EpilogueLimits::default() };
-    let [with, without] = [Some(all), None].map(|epilogues| {
+    let [with, without] = [&[EpilogueSupport::ALL][..], &[]].map(|epilogues| {
         let target = Target { epilogues, parallel_width: 0, ..TARGET.clone() };
         let options = LowerOptions { precision, ..LowerOptions::default() };
         let plan = lower(&graph, &options, &target).expect("the graph has a plan");
@@ -256,7 +255,7 @@ fn products(isa: Isa, precision: Precision) -> String {
         };
         let count: usize = plan.main().steps.iter().map(epilogues).sum();
         // Rows of five elements are too short for epilogues.
-        assert_eq!(count, if target.epilogues.is_some() { 27 } else { 0 }, "{}", plan.display());
+        assert_eq!(count, if target.epilogues.is_empty() { 0 } else { 27 }, "{}", plan.display());
         run(plan, isa, &inputs).1
     });
     assert_eq!(with, without, "epilogues change no bits in {precision} precision on {isa}");

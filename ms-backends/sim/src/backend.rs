@@ -6,8 +6,7 @@ use crate::ops;
 use crate::simulation::Simulation;
 use ms_compile::exec::{Artifact, Backend, BackendEntry, CompileOptions, Driver, Executable, StepCode, unavailable};
 use ms_compile::lower::eager::Step;
-use ms_compile::target::{Contracted, Images};
-use ms_compile::target::{EpilogueLimits, Target};
+use ms_compile::target::{Contracted, EpilogueSupport, Images, Target};
 use ms_cpu::{CpuBackend, CpuDriver, KernelCode};
 use ms_ir::data::{Array, Device, DeviceKind, MemorySpace};
 use ms_ir::error::{Result, in_op};
@@ -25,8 +24,7 @@ const KIND: DeviceKind = DeviceKind::named("sim");
 /// every legal epilogue is fused.
 static TARGET: LazyLock<Target> = LazyLock::new(|| {
     let images = Images { contracted: Contracted::All, order: AxisOrder::ChannelsLast };
-    let epilogues = Some(EpilogueLimits { longest_row: usize::MAX, kernels: usize::MAX, ..EpilogueLimits::default() });
-    Target { images, epilogues, parallel_width: 0, ..ms_cpu::TARGET.clone() }
+    Target { images, epilogues: &[EpilogueSupport::ALL], parallel_width: 0, ..ms_cpu::TARGET.clone() }
 });
 
 /// A backend that runs graphs on a simulated device.

@@ -5,6 +5,8 @@
 
 #[path = "lower/cost_of_gradients.rs"]
 mod cost_of_gradients;
+#[path = "lower/epilogues_of_target.rs"]
+mod epilogues_of_target;
 #[path = "lower/horizontal.rs"]
 mod horizontal;
 
@@ -12,16 +14,20 @@ use ms_core::ir::{Inst, Math, Precision, ReductionOrder};
 use ms_core::lower::{ContractionResult, EpilogueLoops, LowerOptions, Plan, PlanNames, PlanStep, lower, lower_traced};
 use ms_core::ops::{AxisOrder, COMPOSITES, CONV, OpDef, einsum, parse_graph};
 use ms_core::optimize::{PassContext, optimize};
-use ms_core::target::{Budget, EpilogueLimits, Native, RepeatLimits, Target};
-use ms_core::target::{Contracted, Images, OpSupport};
-use ms_core::tensor::{DType, Op, Type};
+use ms_core::target::{
+    Budget, Contracted, EpilogueSupport, Images, Native, OpSupport, Producers, RepeatLimits, Target,
+};
+use ms_core::tensor::{DType, Type};
 use ms_core::trace::build;
 use ms_core::transform::value_and_grad;
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::LazyLock;
 
-static WITH_EPILOGUES: &[Op] = &[CONV.op()];
+static EPILOGUES: &[EpilogueSupport] = &[
+    EpilogueSupport { kernels: 4, longest_row: 4096, ..EpilogueSupport::ALL },
+    EpilogueSupport { producers: Producers::Library(&[CONV.op()]), kernels: 4, ..EpilogueSupport::ELEMENTWISE },
+];
 
 /// A processor with caches and registers of common sizes.
 static TARGET: Target = Target {
@@ -31,7 +37,7 @@ static TARGET: Target = Target {
     small_elements: 1 << 10,
     strided_sums: true,
     kernels: true,
-    epilogues: Some(EpilogueLimits { elements: 0, terms: 0, longest_row: 4096, kernels: 4, ops: WITH_EPILOGUES }),
+    epilogues: EPILOGUES,
     repeats: Some(RepeatLimits { elements: 32, carries: 16, nodes: 64 }),
     composites: &[],
     images: Images { contracted: Contracted::None, order: AxisOrder::ChannelsFirst },

@@ -7,7 +7,7 @@ use graphs::{Builder, Random, array, random_graph, random_layers, sizes};
 use ms_compile::exec::{Backend, CompileOptions, PlanProgram, reference};
 use ms_compile::lower::{ContractionResult, Epilogue, EpilogueLoops, KernelCall, LowerOptions, Plan, PlanStep, lower};
 use ms_compile::target::OpSupport;
-use ms_compile::target::{EpilogueLimits, Native, Target};
+use ms_compile::target::{EpilogueSupport, Native, Target};
 use ms_core::optimize::{PassContext, optimize};
 use ms_cpu::{CpuBackend, Isa, TARGET};
 use ms_ir::data::{Array, Attr, Attrs, DType, Literal, Scalar};
@@ -47,9 +47,8 @@ fn check(graph: &Graph, seed: u64, tolerance: f64) -> Plan {
     let mut random = Random::Seed(seed);
     let arrays: Vec<Array> = graph.inputs().iter().map(|&it| array(&mut random, graph.ty(it))).collect();
     let inputs: Vec<&Array> = arrays.iter().collect();
-    let all = EpilogueLimits { longest_row: usize::MAX, kernels: usize::MAX, ..EpilogueLimits::default() };
     let [with_all, with_none] =
-        [Some(all), None].map(|epilogues| Target { epilogues, parallel_width: 0, ..TARGET.clone() });
+        [&[EpilogueSupport::ALL][..], &[]].map(|epilogues| Target { epilogues, parallel_width: 0, ..TARGET.clone() });
     let plan_for = |target, fuse, precision| {
         let options = LowerOptions { fuse, precision };
         lower(graph, &options, target).unwrap_or_else(|error| panic!("{error}\n{graph}"))

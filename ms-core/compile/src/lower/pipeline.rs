@@ -180,7 +180,7 @@ impl<'a> Pipeline<'a> {
         let orders = if is_main { orders(&flat, routines) } else { Vec::new() };
         let mut groups = Groups::new(&flat, options.fuse, &orders, routines, target);
         if options.fuse {
-            epilogue::attach(&flat, &mut groups, target);
+            epilogue::attach(&flat, &mut groups, target, options.precision);
         }
         let stores = slices::place(&mut flat, &mut groups, target);
         let outlines = Outlines::of(&flat, &groups);

@@ -1,8 +1,10 @@
 //! Describes the target of a plan, as far as lowering depends on it.
 
+mod epilogues;
 mod images;
 mod support;
 
+pub use epilogues::{EpilogueKernel, EpilogueKind, EpilogueOperands, EpilogueSupport, Producer, Producers};
 pub use images::{Contracted, Images};
 pub use support::{OpSupport, SizeBound};
 
@@ -10,7 +12,7 @@ use ms_ir::data::{DType, Op};
 use ms_ir::error::{Code, Error, Result};
 use ms_ir::math::{Expansion, expand};
 use ms_ir::op::AxisOrder;
-use ms_ir::{Contraction, Inst, Kernel, Math, Precision, ReductionOrder, Type};
+use ms_ir::{Inst, Kernel, Math, Precision, ReductionOrder, Type};
 
 /// A processor, as far as it determines how graphs are lowered. Lowering for equal targets yields equal
 /// plans.
@@ -39,9 +41,8 @@ pub struct Target {
     pub kernels: bool,
     /// Limits of one kernel.
     pub budget: Budget,
-    /// The limits of kernels that it runs as [epilogues](crate::lower::Epilogue) of contractions and ops; `None` if it
-    /// runs none.
-    pub epilogues: Option<EpilogueLimits>,
+    /// The kernels that it runs as [epilogues](crate::lower::Epilogue) of contractions and ops.
+    pub epilogues: &'static [EpilogueSupport],
     /// The limits of `while` loops that it runs as kernels; `None` if it runs none.
     pub repeats: Option<RepeatLimits>,
     /// Composites that are legal on the target. Others are expanded to the ops of their bodies.
@@ -96,23 +97,6 @@ pub struct Budget {
     pub copies: usize,
 }
 
-/// Limits of a contraction, or an op of the library, and the kernels that are its epilogues.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub struct EpilogueLimits {
-    /// The minimum number of elements of the result.
-    pub elements: usize,
-    /// The minimum number of terms of a sum for each instruction of the kernel. A kernel that takes long compared to
-    /// the sums is better partitioned among threads separately.
-    pub terms: usize,
-    /// The maximum row length for kernels that need tiles with whole rows, because they reduce rows or read columns
-    /// other than those that they compute. Zero if the target runs no such kernels.
-    pub longest_row: usize,
-    /// The maximum number of kernels that read one result.
-    pub kernels: usize,
-    /// Library ops on images that may also have epilogues, if their results have this minimum number of elements.
-    pub ops: &'static [Op],
-}
-
 /// Limits of a loop that is one kernel and iterates on one vector of elements after the other.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RepeatLimits {
@@ -145,7 +129,7 @@ impl Target {
                 repeated_cost: 0,
                 copies: usize::MAX,
             },
-            epilogues: None,
+            epilogues: &[],
             repeats: None,
             composites: &[],
             images: Images { contracted: Contracted::None, order: AxisOrder::ChannelsFirst },
@@ -159,45 +143,10 @@ impl Target {
         self.composites.iter().any(|it| it.admits(op, types, precision))
     }
 
-    /// Returns whether the target runs `count` kernels, of this cost together, as the epilogues of a contraction whose
-    /// result has no other readers.
-    ///
-    /// The contraction must have at most one m and one n axis, unless the precision is strict. Otherwise a tile of a
-    /// matrix product whose result has strides is not computed in the same order as the whole.
-    pub(super) fn takes_epilogues(&self, contraction: &Contraction, count: usize, insts: usize) -> bool {
-        let Some(EpilogueLimits { elements, terms, kernels, .. }) = self.epilogues else { return false };
-        let Contraction { batch, m, n, k, .. } = contraction;
-        let row = n.last().or(m.last()).map_or(1, |it| it.size);
-        let all = [batch, m, n].map(|it| Contraction::size(it)).into_iter().fold(1, usize::saturating_mul);
-        count <= kernels
-            && m.len() <= 1
-            && n.len() <= 1
-            && row >= self.parallel_width
-            && all >= elements
-            && Contraction::size(k) >= insts.saturating_mul(terms)
-    }
-
-    /// Returns whether the target runs `count` kernels as the epilogues of a library op whose result, with these
-    /// [axes](super::image_axes), has no other readers.
-    pub(super) fn takes_epilogues_of(&self, op: Op, axes: &[usize], count: usize) -> bool {
-        self.epilogues.as_ref().is_some_and(|it| {
-            count <= it.kernels && axes.iter().product::<usize>() >= it.elements && it.ops.contains(&op)
-        })
-    }
-
-    /// Returns whether the target chains a kernel that computes `columns` columns of each row after other epilogues of
-    /// a contraction. All of them together take `insts` instructions for a row.
-    pub(super) fn takes_kernel_of_rows(&self, contraction: &Contraction, columns: usize, insts: usize) -> bool {
-        let Some(EpilogueLimits { terms, .. }) = self.epilogues else { return false };
-        let row = Contraction::size(&contraction.n);
-        columns >= self.parallel_width
-            && self.takes_rows(row)
-            && Contraction::size(&contraction.k).saturating_mul(row) >= insts.saturating_mul(terms)
-    }
-
-    /// Returns whether the target runs kernels that need whole rows of `row` elements as epilogues of contractions.
-    pub(super) fn takes_rows(&self, row: usize) -> bool {
-        self.epilogues.as_ref().is_some_and(|it| row <= it.longest_row)
+    /// Returns whether the target compiles a step and these kernels, which are the only readers of its result, as one.
+    /// Without kernels, returns whether there may be any.
+    pub fn takes_epilogues(&self, producer: Producer<'_>, kernels: &[EpilogueKernel]) -> bool {
+        self.epilogues.iter().any(|it| it.admits(producer, kernels, self.parallel_width))
     }
 
     /// Returns the target without native functions. Results of such targets are bitwise equal.

@@ -15,20 +15,24 @@ use crate::lower::fusion::domain::{AxisSet, Domain};
 use crate::lower::fusion::group::{Group, Groups, operand_axes, result_axes};
 use crate::lower::plan::image_axes;
 use crate::lower::rewrites::flat::{Access, Flat, Kind, NodeIndex, ValueIndex};
-use crate::target::Target;
-use ms_ir::data::{Layout, Shape, Strides};
+use crate::target::{EpilogueKernel, EpilogueKind, EpilogueOperands, Producer, Target};
+use ms_ir::MapVec;
+use ms_ir::data::{Layout, Op, Shape, Strides};
 use ms_ir::{Contraction, Precision};
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
-/// Attaches groups to contractions and library ops as epilogues, where the target supports it.
-pub(in crate::lower) fn attach(flat: &Flat, groups: &mut Groups, target: &Target) {
-    let takes = |it: &NodeIndex| may_have_epilogues(flat, *it, target);
-    let mut ops: Vec<NodeIndex> = (0..flat.nodes.len()).filter(takes).collect();
-    if target.epilogues.is_none() || ops.is_empty() {
+/// Attaches groups to contractions and library ops as epilogues, where the target takes them in this precision.
+pub(in crate::lower) fn attach(flat: &Flat, groups: &mut Groups, target: &Target, precision: Precision) {
+    if target.epilogues.is_empty() {
         return;
     }
-    let (readers, stored) = (readers(flat, groups, target), groups.stored(flat));
-    let mut search = Search { flat, groups, stored, target, taken: vec![false; groups.list.len()] };
+    let mut ops: Vec<NodeIndex> = (0..flat.nodes.len()).filter(|it| may_have_epilogues(flat, *it)).collect();
+    if ops.is_empty() {
+        return;
+    }
+    let (readers, stored) = (readers(flat, groups), groups.stored(flat));
+    let mut search = Search { flat, groups, stored, target, precision, taken: vec![false; groups.list.len()] };
     // A group that reads several results is an epilogue of the last one.
     ops.sort_unstable_by_key(|&it| std::cmp::Reverse(groups.of[it]));
     let find = |it| search.find(it, readers.get(&it)?.as_deref()?);
@@ -42,7 +46,7 @@ pub(in crate::lower) fn attach(flat: &Flat, groups: &mut Groups, target: &Target
     for Found { op, epilogues, at } in found {
         list[groups.of[op].expect("an op with a result is a step")].clear();
         let mut rests: Vec<(usize, Group)> = Vec::new();
-        for Epilogue { group, nodes, domain, rows } in epilogues {
+        for Epilogue { group, nodes, domain, rows, .. } in epilogues {
             let mut rest = list[group].pop().expect("a group is an epilogue of one op");
             rest.nodes.retain(|it| nodes.binary_search(it).is_err());
             let Group { insts, late, .. } = rest;
@@ -60,18 +64,14 @@ pub(in crate::lower) fn attach(flat: &Flat, groups: &mut Groups, target: &Target
 }
 
 /// Returns whether a node is an op that may have epilogues.
-fn may_have_epilogues(flat: &Flat, node: NodeIndex, target: &Target) -> bool {
-    match flat.nodes[node].kind {
-        Kind::Contraction(_) => true,
-        Kind::Library(op) => target.epilogues.as_ref().is_some_and(|it| it.ops.contains(&op)),
-        _ => false,
-    }
+fn may_have_epilogues(flat: &Flat, node: NodeIndex) -> bool {
+    matches!(flat.nodes[node].kind, Kind::Contraction(_) | Kind::Library(_)) && flat.nodes[node].outputs.len() == 1
 }
 
 /// Returns, by op that may have epilogues, the groups that read its result, in order. The entry is `None` if anything
 /// else reads it.
-fn readers(flat: &Flat, groups: &Groups, target: &Target) -> FxHashMap<NodeIndex, Option<Vec<usize>>> {
-    let op = |it: ValueIndex| flat.producer(it).filter(|&it| may_have_epilogues(flat, it, target));
+fn readers(flat: &Flat, groups: &Groups) -> FxHashMap<NodeIndex, Option<Vec<usize>>> {
+    let op = |it: ValueIndex| flat.producer(it).filter(|&it| may_have_epilogues(flat, it));
     let mut readers = FxHashMap::default();
     for (node, group) in flat.nodes.iter().zip(&groups.of) {
         let Some(group) = *group else { continue };
@@ -106,21 +106,58 @@ struct Epilogue {
     domain: Domain,
     /// See [`Group`].
     rows: Option<usize>,
+    /// The kernel as the target is asked for it.
+    kernel: EpilogueKernel,
 }
 
-/// The axes of a result that epilogues read.
-struct ResultAxes {
-    /// The sizes of the axes.
+/// A node that may have epilogues.
+struct ProducerNode {
+    node: NodeIndex,
+    computes: Computes,
+    /// The sizes of the axes of its result.
     sizes: Shape,
-    /// The size of a row that epilogues may reduce, if there is exactly one column axis.
-    row: Option<usize>,
+    precision: Precision,
 }
 
-impl ResultAxes {
-    /// Returns the axes of a contraction's result.
-    fn of(contraction: &Contraction) -> Self {
-        let row = if let [row] = contraction.n[..] { Some(row.size) } else { None };
-        Self { sizes: contraction.axes_of(2).map(|it| it.size).collect(), row }
+enum Computes {
+    Contraction(Contraction),
+    Library(Op),
+}
+
+impl ProducerNode {
+    fn new(flat: &Flat, node: NodeIndex, precision: Precision) -> Self {
+        let of = &flat.nodes[node];
+        let (computes, sizes) = match of.kind {
+            Kind::Library(op) => {
+                let axes = image_axes(&flat.values[of.outputs[0]].shape);
+                (Computes::Library(op), axes.into_iter().collect())
+            }
+            _ => {
+                let contraction = flat.contraction(of, precision);
+                let sizes = contraction.axes_of(2).map(|it| it.size).collect();
+                (Computes::Contraction(contraction), sizes)
+            }
+        };
+        Self { node, computes, sizes, precision }
+    }
+
+    fn producer(&self) -> Producer<'_> {
+        match &self.computes {
+            Computes::Contraction(contraction) => Producer::Contraction(contraction),
+            &Computes::Library(op) => Producer::Library { op, axes: &self.sizes, precision: self.precision },
+        }
+    }
+
+    fn contraction(&self) -> Option<&Contraction> {
+        match &self.computes {
+            Computes::Contraction(contraction) => Some(contraction),
+            Computes::Library(_) => None,
+        }
+    }
+
+    /// Returns the number of elements along the last axis of the result.
+    fn columns(&self) -> usize {
+        self.sizes.last().copied().unwrap_or(1)
     }
 }
 
@@ -130,6 +167,7 @@ struct Search<'a> {
     /// Whether each value has its own memory.
     stored: Vec<bool>,
     target: &'a Target,
+    precision: Precision,
     /// Whether each group is an epilogue.
     taken: Vec<bool>,
 }
@@ -145,20 +183,15 @@ impl Search<'_> {
         if !readers.iter().all(is_free) {
             return None;
         }
-        let axes = match flat.nodes[op].kind {
-            Kind::Library(it) => {
-                let axes = image_axes(&flat.values[flat.nodes[op].outputs[0]].shape);
-                let takes = target.takes_epilogues_of(it, &axes, readers.len());
-                takes.then_some(ResultAxes { sizes: axes.into_iter().collect(), row: None })?
-            }
-            _ => {
-                let axes = flat.contraction(&flat.nodes[op], Precision::Strict);
-                let insts = readers.iter().fold(0, |all: usize, &it| all.saturating_add(groups.list[it].insts));
-                target.takes_epilogues(&axes, readers.len(), insts).then(|| ResultAxes::of(&axes))?
-            }
-        };
-        let epilogue = |&it: &usize| self.epilogue(op, &axes, it);
-        let epilogues: Vec<Epilogue> = readers.iter().map(epilogue).collect::<Option<_>>()?;
+        let source = ProducerNode::new(flat, op, self.precision);
+        if !target.takes_epilogues(source.producer(), &[]) {
+            return None;
+        }
+        let epilogues: Vec<Epilogue> = readers.iter().map(|&it| self.epilogue(&source, it)).collect::<Option<_>>()?;
+        let kernels = epilogues.map_vec(|it| it.kernel.clone());
+        if !target.takes_epilogues(source.producer(), &kernels) {
+            return None;
+        }
         // The kernels' other operands must be available when the op is computed, or the op has to wait for them.
         let (first, earliest) = (groups.of[op]?, *readers.first()?);
         let latest = epilogues.iter().filter_map(|it| self.latest_operand(op, it)).max();
@@ -190,30 +223,83 @@ impl Search<'_> {
         operands.filter(|it| nodes.binary_search(it).is_err())
     }
 
-    /// Returns a group as an epilogue of an op whose result has these axes, if it qualifies.
-    fn epilogue(&self, op: NodeIndex, axes: &ResultAxes, group: usize) -> Option<Epilogue> {
+    /// Returns a group as an epilogue of an op, if it qualifies.
+    fn epilogue(&self, source: &ProducerNode, group: usize) -> Option<Epilogue> {
         let Self { flat, groups, ref stored, target, .. } = *self;
         let whole = &groups.list[group];
-        let ResultAxes { sizes, row } = axes;
-        let elements = Domain::of(sizes);
-        let result = flat.nodes[op].outputs[0];
+        let elements = Domain::of(&source.sizes);
+        let result = flat.nodes[source.node].outputs[0];
         let fits = |nodes: &[NodeIndex], domain: &Domain| {
             fits(flat, nodes, domain, |it| it.value != result || it.is_own_element(flat, domain))
         };
-        let epilogue = |nodes, domain| Epilogue { group, nodes, domain, rows: None };
+        let epilogue = |nodes: Vec<NodeIndex>, domain, kind| {
+            let kernel = self.kernel(kind, &nodes, &domain, source.columns(), whole.insts, source.node);
+            Epilogue { group, nodes, domain, rows: None, kernel }
+        };
         if !whole.domain.as_ref()?.is_reduced() {
-            return fits(&whole.nodes, &elements).then(|| epilogue(whole.nodes.clone(), elements));
+            return fits(&whole.nodes, &elements)
+                .then(|| epilogue(whole.nodes.clone(), elements, EpilogueKind::Elements));
         }
-        if let Some(row) = *row
-            && target.takes_rows(row)
-            && let Some(rows) = elements.reduce(sizes, &[sizes.len() - 1])
+        let probe = EpilogueKernel::empty(EpilogueKind::Reduction, source.columns());
+        if source.contraction().is_some_and(|it| it.n.len() == 1)
+            && target.takes_epilogues(source.producer(), &[probe])
+            && let Some(rows) = elements.reduce(&source.sizes, &[source.sizes.len() - 1])
             && !rows.has_short_rows()
             && fits(&whole.nodes, &rows)
         {
-            return Some(epilogue(whole.nodes.clone(), rows));
+            return Some(epilogue(whole.nodes.clone(), rows, EpilogueKind::Reduction));
         }
-        let nodes = before_reductions(flat, whole, op, stored)?;
-        fits(&nodes, &elements).then(|| epilogue(nodes, elements))
+        let nodes = before_reductions(flat, whole, source.node, stored)?;
+        fits(&nodes, &elements).then(|| epilogue(nodes, elements, EpilogueKind::Elements))
+    }
+
+    /// Returns the kernel of nodes with this domain, of `columns` elements in a row and at most `insts` instructions,
+    /// that computes with the result of an op.
+    fn kernel(
+        &self,
+        kind: EpilogueKind,
+        nodes: &[NodeIndex],
+        domain: &Domain,
+        columns: usize,
+        insts: usize,
+        op: NodeIndex,
+    ) -> EpilogueKernel {
+        let flat = self.flat;
+        // The last axes of the domain are those along a row.
+        let mut row = 1;
+        let along_row = domain.axes().iter().rev().take_while(|it| {
+            row *= it.size;
+            row <= columns
+        });
+        let rows = domain.axes().len() - along_row.count();
+        let result = flat.nodes[op].outputs[0];
+        let is_outside =
+            |it: ValueIndex| it != result && flat.producer(it).is_none_or(|it| nodes.binary_search(&it).is_err());
+        let mut ops: Option<SmallVec<[Op; 4]>> = Some(SmallVec::new());
+        let mut operands = EpilogueOperands::default();
+        let mut known: SmallVec<[(ValueIndex, usize, Strides); 8]> = SmallVec::new();
+        for node in nodes.iter().map(|&it| &flat.nodes[it]) {
+            match (node.kind, &mut ops) {
+                (Kind::Map(op), Some(ops)) => ops.push(op),
+                (Kind::Copy, _) => {}
+                _ => ops = None,
+            }
+            let Some(part) = operand_axes(flat, node, domain) else { continue };
+            for access in &node.inputs {
+                let Some(value) = access.value().filter(|it| is_outside(*it)) else { continue };
+                let Some(strides) = domain.walk(part, &access.layout) else { continue };
+                let operand = (value, access.layout.offset(), strides);
+                if known.contains(&operand) {
+                    continue;
+                }
+                let varies = |strides: &[isize]| strides.iter().any(|it| *it != 0);
+                operands.count(varies(&operand.2[rows..]), varies(&operand.2[..rows]));
+                known.push(operand);
+            }
+        }
+        let written = nodes.iter().flat_map(|&it| flat.nodes[it].outputs.iter());
+        let results = written.filter(|it| self.stored[**it]).count();
+        EpilogueKernel { kind, ops, insts, columns, operands, results }
     }
 }
 

@@ -4,13 +4,14 @@
 //! as adjacent slices of each row, can run on the same thread. This needs tiles with whole rows, and a kernel that
 //! reads no other rows. The same kernel in a separate step computes equal values.
 
-use super::{Epilogue, Found, Read, Search, fits};
+use super::{Epilogue, Found, ProducerNode, Read, Search, fits};
 use crate::lower::fusion::domain::{AxisSet, Domain};
 use crate::lower::fusion::group::Groups;
 use crate::lower::plan::EpilogueLoops;
-use crate::lower::rewrites::flat::{Flat, Kind, NodeIndex};
+use crate::lower::rewrites::flat::{Flat, NodeIndex};
+use crate::target::{EpilogueKernel, EpilogueKind};
 use ms_ir::data::Shape;
-use ms_ir::{Contraction, Precision};
+use ms_ir::{Contraction, MapVec};
 use std::collections::BTreeSet;
 
 /// Returns for each group the groups that read its values.
@@ -30,17 +31,15 @@ pub(in crate::lower) fn readers(flat: &Flat, groups: &Groups) -> Vec<Vec<usize>>
 impl Search<'_> {
     /// Adds the groups that can be chained after the epilogues of a contraction.
     pub(in crate::lower) fn add_chained(&mut self, found: &mut Found, readers: &[Vec<usize>]) {
-        let Self { flat, groups, target, .. } = *self;
-        if !matches!(flat.nodes[found.op].kind, Kind::Contraction(_)) {
+        let Self { flat, groups, target, precision, .. } = *self;
+        let source = ProducerNode::new(flat, found.op, precision);
+        let Some(axes) = source.contraction() else { return };
+        let mut kernels = found.epilogues.map_vec(|it| it.kernel.clone());
+        kernels.push(EpilogueKernel::empty(EpilogueKind::Rows, source.columns()));
+        if axes.m.len() != 1 || axes.n.len() != 1 || !target.takes_epilogues(source.producer(), &kernels) {
             return;
         }
-        let axes = flat.contraction(&flat.nodes[found.op], Precision::Strict);
-        let ([_], [column]) = (&axes.m[..], &axes.n[..]) else { return };
-        if !target.takes_rows(column.size) {
-            return;
-        }
-        let of_elements = |it: &Epilogue| groups.list[it.group].insts.saturating_mul(column.size);
-        let mut insts = found.epilogues.iter().map(of_elements).fold(0, usize::saturating_add);
+        kernels.pop();
         let mut inside: BTreeSet<NodeIndex> = found.epilogues.iter().flat_map(|it| it.nodes.iter().copied()).collect();
         // Candidates are visited in order, so that the operands of a group are decided before it.
         let mut candidates: BTreeSet<usize> =
@@ -50,18 +49,21 @@ impl Search<'_> {
             if whole.late || self.taken[group] {
                 continue;
             }
-            let Some((domain, columns)) = self.along_rows(group, &axes, &inside) else { continue };
-            let own = insts.saturating_add(whole.insts.saturating_mul(columns));
+            let Some((domain, columns)) = self.along_rows(group, axes, &inside) else { continue };
             let is_there = |it: NodeIndex| groups.of[it].is_none_or(|it| it < found.at) || inside.contains(&it);
-            if !target.takes_kernel_of_rows(&axes, columns, own) || !self.operands(&whole.nodes).all(is_there) {
+            if !self.operands(&whole.nodes).all(is_there) {
                 continue;
             }
-            insts = own;
+            kernels.push(self.kernel(EpilogueKind::Rows, &whole.nodes, &domain, columns, whole.insts, found.op));
+            if !target.takes_epilogues(source.producer(), &kernels) {
+                kernels.pop();
+                continue;
+            }
             self.taken[group] = true;
             inside.extend(&whole.nodes);
             candidates.extend(&readers[group]);
-            let (nodes, rows) = (whole.nodes.clone(), Some(EpilogueLoops::rows(&axes)));
-            found.epilogues.push(Epilogue { group, nodes, domain, rows });
+            let (nodes, rows) = (whole.nodes.clone(), Some(EpilogueLoops::rows(axes)));
+            found.epilogues.push(Epilogue { group, nodes, domain, rows, kernel: kernels[kernels.len() - 1].clone() });
         }
     }
 
