@@ -50,10 +50,7 @@ impl<K> SimKernel<K> {
 
 /// Returns the words of a kernel's argument block that are addresses, in the order of the params.
 pub fn addresses(kernel: &Kernel) -> SmallVec<[usize; 4]> {
-    let is_addressed = |at: &usize| match kernel.params[*at].role {
-        Role::Iota | Role::Immediate => false,
-        _ => true,
-    };
+    let is_addressed = |at: &usize| !matches!(kernel.params[*at].role, Role::Iota | Role::Immediate);
     (0..kernel.params.len()).filter(is_addressed).map(|at| kernel.param_word(at)).collect()
 }
 

@@ -75,8 +75,8 @@ impl Fusion<'_> {
         if kernels.is_empty() {
             return Some(0);
         }
-        let is_apart = |it: &Arg| !written.contains(&it.value) && !(it.role.is_written() && read.contains(&it.value));
-        if !emitted.args.iter().all(is_apart) {
+        let clashes = |it: &Arg| written.contains(&it.value) || it.role.is_written() && read.contains(&it.value);
+        if emitted.args.iter().any(clashes) {
             return None;
         }
         Some(bytes.saturating_add(self.needs(emitted, step))).filter(|it| *it <= MAX_BYTES)

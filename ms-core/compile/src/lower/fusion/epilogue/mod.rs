@@ -119,6 +119,7 @@ struct ProducerNode {
     precision: Precision,
 }
 
+#[expect(clippy::large_enum_variant, reason = "one at a time is on the stack")]
 enum Computes {
     Contraction(Contraction),
     Library(Op),
