@@ -43,6 +43,8 @@ pub static TARGET: Target = Target {
     // A vector of iterations takes as long as the latency of its instructions.
     repeats: Some(RepeatLimits { elements: 32, carries: 16, nodes: 64 }),
     composites: LEGAL_COMPOSITES,
+    library: None,
+    products: None,
     // The convolutions of the library do not materialise the im2col buffer of a whole batch.
     images: Images { contracted: Contracted::Patches, order: AxisOrder::ChannelsFirst },
     // A native function would give other bits than the expanded formula.

@@ -9,6 +9,8 @@ mod cost_of_gradients;
 mod epilogues_of_target;
 #[path = "lower/horizontal.rs"]
 mod horizontal;
+#[path = "lower/ops_of_target.rs"]
+mod ops_of_target;
 
 use ms_core::ir::{Inst, Math, Precision, ReductionOrder};
 use ms_core::lower::{ContractionResult, EpilogueLoops, LowerOptions, Plan, PlanNames, PlanStep, lower, lower_traced};
@@ -40,6 +42,8 @@ static TARGET: Target = Target {
     epilogues: EPILOGUES,
     repeats: Some(RepeatLimits { elements: 32, carries: 16, nodes: 64 }),
     composites: &[],
+    library: None,
+    products: None,
     images: Images { contracted: Contracted::None, order: AxisOrder::ChannelsFirst },
     functions: Vec::new(),
     budget: Budget {

@@ -11,7 +11,7 @@ pub use support::{OpSupport, SizeBound};
 use ms_ir::data::{DType, Op};
 use ms_ir::error::{Code, Error, Result};
 use ms_ir::math::{Expansion, expand};
-use ms_ir::op::AxisOrder;
+use ms_ir::op::{AxisOrder, Lowering, definition};
 use ms_ir::{Inst, Kernel, Math, Precision, ReductionOrder, Type};
 
 /// A processor, as far as it determines how graphs are lowered. Lowering for equal targets yields equal
@@ -47,6 +47,11 @@ pub struct Target {
     pub repeats: Option<RepeatLimits>,
     /// Composites that are legal on the target. Others are expanded to the ops of their bodies.
     pub composites: &'static [OpSupport],
+    /// The library ops that it implements; `None` if it implements all. Slices that are not copied by a library op are
+    /// copied by kernels.
+    pub library: Option<&'static [OpSupport]>,
+    /// The dtypes of the operands of contractions that it runs; `None` for all.
+    pub products: Option<&'static [DType]>,
     /// The convolutions that are lowered to contractions, and the axis order of images (NCHW or NHWC).
     pub images: Images,
     /// Native functions. Other functions are expanded to formulas of basic instructions.
@@ -132,6 +137,8 @@ impl Target {
             epilogues: &[],
             repeats: None,
             composites: &[],
+            library: None,
+            products: None,
             images: Images { contracted: Contracted::None, order: AxisOrder::ChannelsFirst },
             functions: Vec::new(),
         }
@@ -141,6 +148,31 @@ impl Target {
     /// must also have the bits of the body's.
     pub fn keeps(&self, op: Op, types: &[&Type], precision: Precision) -> bool {
         self.composites.iter().any(|it| it.admits(op, types, precision))
+    }
+
+    /// Returns whether the target implements an op on operands of these types: a library op, or a composite that it
+    /// [keeps](Target::keeps).
+    pub fn runs(&self, op: Op, types: &[&Type], precision: Precision) -> bool {
+        self.library.is_none_or(|all| all.iter().any(|it| it.admits(op, types, precision)))
+            || self.keeps(op, types, precision)
+    }
+
+    /// Checks that the target runs an op that is a separate step: a contraction of a dtype of
+    /// [`Target::products`], or any other op that it [runs](Target::runs).
+    ///
+    /// # Errors
+    /// [`Code::Backend`], without the op and its operands.
+    pub fn check_op(&self, op: Op, types: &[&Type], precision: Precision) -> Result<()> {
+        let is_contraction = self.kernels && matches!(definition(op).lowering, Lowering::Contraction(_));
+        let runs = match self.products {
+            Some(dtypes) if is_contraction => types.iter().all(|it| dtypes.contains(&it.dtype)),
+            _ => is_contraction || self.runs(op, types, precision),
+        };
+        if runs {
+            return Ok(());
+        }
+        let error = Error::new(Code::Backend, format!("the device does not run `{}` on these operands", op.name()));
+        Err(error.with_operands(types.iter().map(|it| it.to_string())))
     }
 
     /// Returns whether the target compiles a step and these kernels, which are the only readers of its result, as one.

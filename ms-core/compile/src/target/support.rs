@@ -3,14 +3,14 @@
 use ms_ir::data::{DType, Op};
 use ms_ir::{Precision, Type};
 
-/// A row of a table of ops: the operands on which a target runs an op itself. A composite in the table is legal: it
-/// runs natively instead of the ops of its body.
+/// A row of a table of ops: the operands on which a target runs an op itself. A composite in the table of
+/// [composites](super::Target::composites) is legal: it runs natively instead of the ops of its body.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct OpSupport {
     /// The op.
     pub op: Op,
-    /// The dtype of its float operands, of which there is at least one.
-    pub dtype: DType,
+    /// The dtype of its float operands, of which there is at least one; `None` for operands of all dtypes.
+    pub dtype: Option<DType>,
     /// Whether its results are bit-identical to the body's, so that it is also legal in strict precision.
     pub strict: bool,
     /// The bounds of sizes of operands.
@@ -42,17 +42,21 @@ impl SizeBound {
 impl OpSupport {
     /// Returns the support of an op on operands of a dtype and of all sizes.
     pub const fn new(op: Op, dtype: DType, strict: bool) -> Self {
-        Self { op, dtype, strict, bounds: &[] }
+        Self { op, dtype: Some(dtype), strict, bounds: &[] }
+    }
+
+    /// Returns the support of an op on operands of all dtypes and sizes.
+    pub const fn all(op: Op, strict: bool) -> Self {
+        Self { op, dtype: None, strict, bounds: &[] }
     }
 
     /// Returns whether the target runs the op on operands of these types in this precision.
     pub fn admits(&self, op: Op, types: &[&Type], precision: Precision) -> bool {
         let exact = self.strict || precision.is_relaxed();
-        let mut floats = types.iter().filter(|it| it.dtype.is_float()).peekable();
+        let mut floats = types.iter().map(|it| it.dtype).filter(|it| it.is_float()).peekable();
         exact
             && self.op == op
-            && floats.peek().is_some()
-            && floats.all(|it| it.dtype == self.dtype)
+            && self.dtype.is_none_or(|dtype| floats.peek().is_some() && floats.all(|it| it == dtype))
             && self.bounds.iter().all(|it| it.admits(types))
     }
 }
@@ -74,7 +78,11 @@ mod tests {
         static BOUNDS: [SizeBound; 1] = [SizeBound { operand: 1, axis: 0, most: 128, multiple_of: 32 }];
         let bounded = OpSupport { bounds: &BOUNDS, ..fast };
         let exact = OpSupport { strict: true, ..fast };
-        let cases: [(OpSupport, Op, &[&Type], Precision, bool); 13] = [
+        let any = OpSupport::all(op, false);
+        let cases: [(OpSupport, Op, &[&Type], Precision, bool); 16] = [
+            (any, op, &[&f32, &f64], Precision::Highest, true),
+            (any, op, &[&bool], Precision::Highest, true),
+            (any, op, &[&bool], Precision::Strict, false),
             (fast, op, &[&f32, &bool, &f32], Precision::Highest, true),
             (fast, op, &[&bool, &f32], Precision::Highest, true),
             (fast, op, &[&bool], Precision::Highest, false),

@@ -213,10 +213,11 @@ impl Flatten<'_> {
             Lowering::View(rule) => one(self.view(graph.ty(node.outputs[0]), &node.attrs, *rule, &inputs[0])?),
             Lowering::Constant(data) => one(self.constant(data(&node.attrs))),
             Lowering::Contraction(ranks) => {
+                self.check_op(graph, node)?;
                 let ranks = ranks(&node.attrs, inputs[0].layout.rank());
                 self.contraction(graph, node, ranks, inputs)
             }
-            Lowering::Slices(_) if !self.are_many_copies(&inputs) => {
+            Lowering::Slices(_) if !self.are_many_copies(&inputs) || self.check_op(graph, node).is_err() => {
                 self.push(graph, node, Kind::Slices(node.op), inputs)
             }
             Lowering::Library
@@ -228,8 +229,15 @@ impl Flatten<'_> {
         }
     }
 
+    /// Checks that the target runs the op of a node.
+    fn check_op(&self, graph: &Graph, node: &Node) -> Result<()> {
+        let types: SmallVec<[&Type; 4]> = node.inputs.iter().map(|&it| graph.ty(it)).collect();
+        self.target.check_op(node.op, &types, self.routines.precision())
+    }
+
     /// Adds a node as a step of the library.
     fn library(&mut self, graph: &Graph, node: &Node, inputs: Accesses) -> Result<Accesses> {
+        self.check_op(graph, node)?;
         let inputs = inputs.into_iter().map(|it| self.in_memory(it)).collect::<Result<_>>()?;
         self.push(graph, node, Kind::Library(node.op), inputs)
     }
