@@ -64,7 +64,8 @@ pub struct TileArguments {
 pub unsafe trait StepCode: Send + Sync {
     /// Runs the step. A kernel takes the argument block of a call (see [`Kernel`]), with the addresses of operands and
     /// results, and no arrays. A check takes the block of its kernel without the address of the record, and all
-    /// operands of its op. Other steps take an empty block, operands of any layout, and row-major results.
+    /// operands of its op. Other steps take an empty block, operands of any layout, and row-major results. The block of
+    /// a whole op has the bits of its host scalars.
     ///
     /// # Safety
     /// - The block has the kernel's number of words, and extents that the kernel [takes](Kernel::takes). All elements

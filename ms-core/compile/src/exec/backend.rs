@@ -3,7 +3,7 @@
 use super::program::{Artifact, CompileOptions};
 use super::roofline::{Exceeded, Roof};
 use super::waits::Waits;
-use crate::lower::eager::Step;
+use crate::lower::eager::{EagerOp, Step};
 use crate::target::Target;
 use ms_ir::data::{Array, Device, DeviceKind, MemorySpace};
 use ms_ir::environment;
@@ -67,7 +67,22 @@ pub unsafe trait Backend: Send + Sync {
         None
     }
 
-    /// Compiles one op for eager execution, for all extents and strides.
+    /// Compiles one op for eager execution, for all shapes, if the device runs it as a whole. It is asked before the op
+    /// is lowered. For `None`, [`Backend::compile_step`] compiles the steps to which the op is lowered. Without
+    /// [kernels](Target::kernels) nothing is lowered, and every op is a library step.
+    ///
+    /// The code takes the operands in memory, and the bits of host scalars as its argument block. It fails if the
+    /// definition of the op does, so no check precedes it. In strict precision, its results have the bits that those
+    /// steps have.
+    ///
+    /// # Errors
+    /// [`Code::Backend`](ms_ir::Code::Backend) if the code cannot be compiled.
+    fn compile_op(&self, op: &EagerOp) -> Result<Option<Arc<dyn StepCode>>> {
+        let _ = op;
+        Ok(None)
+    }
+
+    /// Compiles a step of one op for eager execution, for all extents and strides.
     ///
     /// # Errors
     /// [`Code::Backend`](ms_ir::Code::Backend) if the device cannot run it.

@@ -1,5 +1,9 @@
 //! Builds steps of single ops for eager execution: a small key, a call's argument block, and the step to compile.
 
+mod op;
+
+pub use op::{EagerOp, OperandClass};
+
 use crate::lower::fusion::gather::GatherWalk;
 use crate::lower::fusion::nest::{Axis, Nest, Walk, kept_strides};
 use crate::lower::plan::IndexedAxis;

@@ -53,7 +53,7 @@ fn widest_shape<'a>(arrays: &Arrays<'a>) -> &'a [usize] {
 ///   the axis;
 /// - a bit for each operand that is a host scalar;
 /// - the class in 2 bits;
-/// - the precision of a step that depends on layouts.
+/// - the precision.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Word(u64);
 
@@ -64,8 +64,9 @@ impl Word {
     const CLASS: usize = Self::NUMBER + OPERANDS;
     const PRECISION: usize = Self::CLASS + 2;
 
+    #[inline]
     fn new(op: u16, class: Class) -> Self {
-        Self(u64::from(op) | (class as u64) << Self::CLASS)
+        Self(u64::from(op) | (class as u64) << Self::CLASS | (settings().precision as u64) << Self::PRECISION)
     }
 
     /// Sets the dtype of operand `i`, counting operands in memory first and then host scalars.
@@ -163,8 +164,7 @@ impl<'a> Key<'a> {
             }
             _ => None,
         };
-        let mut word = Word::new(call.op.number(), Class::Layouts);
-        word.0 |= (settings().precision as u64) << Word::PRECISION;
+        let word = Word::new(call.op.number(), Class::Layouts);
         Self { word, attrs: call.attrs.as_slice(), device, class: Class::Layouts, shape: &[], axis }
     }
 

@@ -22,7 +22,7 @@ use crate::session::devices::{self, Submission};
 use code::{Ready, ready};
 use key::{Key, moves_as};
 use ms_compile::exec::{self, Backend, Work};
-use ms_compile::lower::eager::{self, Source};
+use ms_compile::lower::eager::{self, EagerOp, OperandClass, Source};
 use ms_ir::error::{Error, Result, in_op};
 use ms_ops::ops::{self, Body, Effects, Lowering, OpDef, SliceRule, Types};
 use ms_ops::tensor::{
@@ -93,6 +93,17 @@ impl<'a> Operands<'a> {
             sources.insert(at, Source::Number(number.dtype()));
         }
         sources
+    }
+
+    /// Returns the op on operands of these classes.
+    fn eager_op(&self, call: &OpCall<'_>) -> EagerOp {
+        let class = |array: &&Array| match array.layout().is_contiguous() {
+            true => OperandClass::Dense(array.dtype()),
+            false => OperandClass::Strided(array.dtype()),
+        };
+        let mut operands: Vec<OperandClass> = self.arrays.iter().map(class).collect();
+        self.numbers.iter().for_each(|it| operands.insert(it.0, OperandClass::Number(it.1.dtype())));
+        EagerOp { op: call.op, attrs: call.attrs.clone(), operands, precision: settings().precision }
     }
 
     /// Returns the bits of the host scalars.
@@ -205,7 +216,7 @@ fn run(
         // Only elementwise kernels take host scalars as immediates.
         (Some(backend), Lowering::Map(_)) => backend,
         _ if !operands.numbers.is_empty() => return run_on_arrays(backend, space, def, call, operands),
-        (None, _) | (_, Lowering::Constant(_) | Lowering::View(_) | Lowering::Slices(_) | Lowering::Position(_)) => {
+        (None, _) | (_, Lowering::Constant(_) | Lowering::View(_)) => {
             return run_without_step(backend, space, def, call, &operands.arrays);
         }
         (Some(backend), _) => backend,
@@ -215,7 +226,10 @@ fn run(
         Some(entry) => entry,
         None => table::insert(&key, operands, Step::prepare(backend, def, call, &key, operands)?),
     };
-    entry.step.run(backend, space, &key, operands)
+    match &entry.step {
+        Step::Apart => run_without_step(Some(backend), space, def, call, &operands.arrays),
+        step => step.run(backend, space, &key, operands),
+    }
 }
 
 /// Implements [`run`] with the host scalars copied to memory.

@@ -1,7 +1,7 @@
 //! Prepares steps of single ops, and runs them.
 
 use super::check::{Check, DenseCheck};
-use super::code::{Ready, ready};
+use super::code::{self, Ready, ready};
 use super::key::{Class, Key, OPERANDS};
 use super::{Arrays, Operands, contiguous, infer};
 use crate::session::context::settings;
@@ -42,7 +42,13 @@ pub(super) enum Step {
     },
     /// A check of an operand. The result is the first operand.
     Check(Check),
-    /// A contraction or a library op on whole arrays.
+    /// An op that the device runs as a whole, on operands of a class other than [`Class::Layouts`].
+    Op {
+        /// The dtype of the result.
+        dtype: DType,
+        code: Arc<dyn StepCode>,
+    },
+    /// A contraction, a library op, or an op that the device runs as a whole.
     Whole {
         /// The types of the results.
         results: SmallVec<[(Shape, DType); 1]>,
@@ -50,6 +56,8 @@ pub(super) enum Step {
     },
     /// A result without elements, which needs no code: a loop around an empty one takes time, too.
     Empty { result: (Shape, DType), check: Option<Check> },
+    /// An op of several kernels, or of one with an operand for each element, which each call prepares.
+    Apart,
 }
 
 /// Words in the argument block of a gather with three loops, and with two.
@@ -72,7 +80,16 @@ impl Step {
     ) -> Result<Self> {
         in_op(|| {
             let types = infer(def, call)?;
+            if let Some(code) = code::whole(backend, operands.eager_op(call))? {
+                return Ok(match key.class {
+                    Class::Layouts => Self::Whole { results: shapes(&types), code },
+                    Class::Elementwise | Class::Gather => Self::Op { dtype: types[0].dtype, code },
+                });
+            }
             match key.class {
+                Class::Layouts if matches!(def.lowering, Lowering::Slices(_) | Lowering::Position(_)) => {
+                    Ok(Self::Apart)
+                }
                 Class::Layouts => Self::of_layouts(backend, def, call, &types, operands),
                 _ => Self::of_class(backend, def, call, types[0].dtype, key, operands),
             }
@@ -117,10 +134,7 @@ impl Step {
         operands: &Operands<'_>,
     ) -> Result<Self> {
         use Lowering::{Contraction, Gather, Generate, Map, Reduce};
-        let mut results: SmallVec<[(Shape, DType); 1]> = SmallVec::new();
-        for ty in types {
-            results.push((ty.shape().expect("arrays have constant shapes"), ty.dtype));
-        }
+        let mut results = shapes(types);
         let is_kernel = matches!(def.lowering, Gather(_) | Generate(_) | Map(_) | Reduce(_));
         if (is_kernel || matches!(def.lowering, Contraction(_))) && results[0].0.contains(&0) {
             let check = Check::new(backend, def, call.attrs, &operands.arrays)?;
@@ -164,6 +178,7 @@ impl Step {
         match self {
             Self::Elementwise { dtype, code } => elementwise(space, *dtype, &**code, key, operands),
             Self::Gather { code, check } => gather(space, &**code, check, key, operands),
+            Self::Op { dtype, code } => op(space, *dtype, &**code, key, operands),
             _ => self.run_on_layouts(backend, space, operands),
         }
     }
@@ -206,7 +221,7 @@ impl Step {
                     }
                     // SAFETY: the type rule accepted operands of these types, which are live, and returned the types of
                     // the fresh results.
-                    unsafe { code.run(&[], &operands.arrays, &outputs)? };
+                    unsafe { code.run(&operands.bits(), &operands.arrays, &outputs)? };
                     Ok(outputs.into_iter().map(Tensor::from_array).collect())
                 }
                 Self::Empty { result: (shape, dtype), check } => {
@@ -214,10 +229,39 @@ impl Step {
                     // SAFETY: the array has no elements.
                     one(unsafe { Array::uninit_in(space, shape, *dtype)? })
                 }
-                Self::Elementwise { .. } | Self::Gather { .. } => unreachable!("steps of classes have no layouts"),
+                Self::Elementwise { .. } | Self::Gather { .. } | Self::Op { .. } => {
+                    unreachable!("steps of classes have no layouts")
+                }
+                Self::Apart => unreachable!("each call prepares such an op"),
             }
         })
     }
+}
+
+/// Returns the shapes and dtypes of results.
+fn shapes(types: &[Type]) -> SmallVec<[(Shape, DType); 1]> {
+    types.iter().map(|ty| (ty.shape().expect("arrays have constant shapes"), ty.dtype)).collect()
+}
+
+/// Runs a step of an op that the device runs as a whole, on operands of a class.
+#[inline(never)]
+fn op(
+    space: MemorySpace,
+    dtype: DType,
+    code: &dyn StepCode,
+    key: &Key<'_>,
+    operands: &Operands<'_>,
+) -> Result<Outputs> {
+    let arrays = &operands.arrays;
+    let shape = match key.axis {
+        Some(axis) => replace_axis(arrays[0].shape(), axis, arrays[1].shape()),
+        None => key.shape.into(),
+    };
+    // SAFETY: the code writes every element before the array is returned.
+    let out = unsafe { Array::uninit_in(space, &shape, dtype)? };
+    // SAFETY: the type rule accepts operands of this class, which are live, and infers the type of the fresh result.
+    unsafe { code.run(&operands.bits(), arrays, std::slice::from_ref(&out))? };
+    Ok(Outputs::from_buf([Tensor::from_array(out)]))
 }
 
 /// Prepares the call of an op that is one kernel, on operands of these layouts, with a result of type `out`. Returns

@@ -1,12 +1,13 @@
 //! Tests which code ops share, counted by a backend that computes nothing.
 
 use super::{Operands, run};
+use crate::session::context::{Context, with_context};
 use ms_compile::exec::{Artifact, Backend, CompileOptions, Executable, StepCode};
-use ms_compile::lower::eager::Step;
-use ms_compile::target::Target;
+use ms_compile::lower::eager::{EagerOp, OperandClass, Step};
+use ms_compile::target::{Native, Target};
 use ms_ir::error::{Code, Error, Result};
-use ms_ir::{Graph, Kernel, Role};
-use ms_ops::ops::{self, ADD, CONCAT, CONV, GATHER, Lowering, MATMUL, OpDef, SELECT, SUM, Sample, definitions};
+use ms_ir::{Graph, Inst, Kernel, Math, Precision, Role};
+use ms_ops::ops::{self, ADD, CONCAT, CONV, EXP, GATHER, Lowering, MATMUL, OpDef, SELECT, SUM, Sample, definitions};
 use ms_ops::tensor::{Array, Attr, AttrKind, Attrs, DType, Layout, OpCall, Scalar, Tensor, Type, Value};
 use std::panic::Location;
 use std::sync::{Arc, Mutex};
@@ -17,13 +18,16 @@ type Blocks = Arc<Mutex<Vec<Vec<u64>>>>;
 /// A backend that records steps and argument blocks of calls. Results are zero.
 struct Recording {
     target: Target,
+    /// Whether it runs an op as a whole.
+    runs: fn(&EagerOp) -> bool,
+    ops: Mutex<Vec<EagerOp>>,
     steps: Mutex<Vec<Step>>,
     blocks: Blocks,
 }
 
-/// A step that fills row-major results with zeros.
+/// A step, or an op that runs as a whole, that fills row-major results with zeros.
 struct Zeros {
-    step: Step,
+    step: Option<Step>,
     blocks: Blocks,
 }
 
@@ -45,8 +49,8 @@ unsafe fn clear(kernel: &Kernel, block: &[u64]) {
 // SAFETY: results are row-major, and `run` writes all their elements.
 unsafe impl StepCode for Zeros {
     unsafe fn run(&self, block: &[u64], _: &[&Array], results: &[Array]) -> Result<()> {
-        assert_eq!(block.len(), self.step.call_words());
-        if let Step::Kernel(kernel) = &self.step {
+        assert!(self.step.as_ref().is_none_or(|it| block.len() == it.call_words()));
+        if let Some(Step::Kernel(kernel)) = &self.step {
             // SAFETY: `block` is valid for a call of this kernel, by the contract of `run`.
             unsafe { clear(kernel, block) };
         }
@@ -99,21 +103,39 @@ unsafe impl Backend for Recording {
             kernel.check()?;
         }
         self.steps.lock().expect("no test panics here").push(step.clone());
-        Ok(Arc::new(Zeros { step: step.clone(), blocks: self.blocks.clone() }))
+        Ok(Arc::new(Zeros { step: Some(step.clone()), blocks: self.blocks.clone() }))
+    }
+
+    fn compile_op(&self, op: &EagerOp) -> Result<Option<Arc<dyn StepCode>>> {
+        if !(self.runs)(op) {
+            return Ok(None);
+        }
+        self.ops.lock().expect("no test panics here").push(op.clone());
+        Ok(Some(Arc::new(Zeros { step: None, blocks: self.blocks.clone() })))
     }
 }
 
 impl Recording {
     fn new() -> Self {
-        Self { target: Target::unbounded(), steps: Mutex::default(), blocks: Blocks::default() }
+        Self {
+            target: Target::unbounded(),
+            runs: |_| false,
+            ops: Mutex::default(),
+            steps: Mutex::default(),
+            blocks: Blocks::default(),
+        }
     }
 
     /// Applies an op.
     fn apply(&self, def: &'static OpDef, attrs: &Attrs, inputs: &[&Tensor]) -> Tensor {
+        self.try_apply(def, attrs, inputs).expect("the backend runs it")
+    }
+
+    fn try_apply(&self, def: &'static OpDef, attrs: &Attrs, inputs: &[&Tensor]) -> Result<Tensor> {
         let call = OpCall { op: def.op(), attrs, inputs, location: Location::caller() };
         let mut operands = Operands::default();
         operands.extend(inputs).expect("nothing is traced");
-        run(Some(self), self.memory(), def, &call, &operands).expect("the backend runs it").remove(0)
+        Ok(run(Some(self), self.memory(), def, &call, &operands)?.remove(0))
     }
 
     /// Returns the number of compiled steps, and the last word of the last call.
@@ -236,6 +258,95 @@ fn a_thousand_shapes_of_a_class_are_one_compilation() {
         let wanted = 1 + usize::from(def.checked_operand().is_some());
         assert_eq!(compiled, wanted, "class {at}: `{}` and its check", def.name());
         assert!(calls >= 1000, "class {at}: `{}` was called {calls} times", def.name());
+    }
+}
+
+/// Calls a function in a precision, on a separate thread: tables of code belong to a thread.
+fn in_precision<R: Send>(precision: Precision, f: impl FnOnce() -> R + Send) -> R {
+    let run = || with_context(Context { precision, ..Context::default() }, f);
+    std::thread::scope(|scope| scope.spawn(run).join().expect("the test passes"))
+}
+
+/// An op that the device runs as a whole is compiled once for all shapes of a class, and in each precision. It takes
+/// arrays, and the bits of host scalars.
+#[test]
+fn ops_that_run_as_a_whole() {
+    use OperandClass::{Dense, Number, Strided};
+    const F32: DType = DType::F32;
+    let axis = |it: usize| Attrs::new([it.into()]);
+    let rows = Attrs::new([Attr::from(&[1usize][..]), false.into()]);
+    let cases: Vec<(Class, Vec<OperandClass>)> = vec![
+        ((&ADD, Attrs::none(), |n, m| vec![dense(n, m), dense(n, m)]), vec![Dense(F32); 2]),
+        ((&ADD, Attrs::none(), |n, m| vec![dense(n, m), zeros(&[], F32)]), vec![Dense(F32); 2]),
+        ((&ADD, Attrs::none(), |n, m| vec![number(0.5), dense(n, m)]), vec![Number(F32), Dense(F32)]),
+        ((&ADD, Attrs::none(), |n, m| vec![strided(n, m), number(0.5)]), vec![Strided(F32), Number(F32)]),
+        ((&SUM, rows, |n, m| vec![dense(n, m)]), vec![Dense(F32)]),
+        ((&MATMUL, Attrs::none(), |n, m| vec![dense(n, m), strided(m, n)]), vec![Dense(F32), Strided(F32)]),
+        ((&GATHER, axis(0), |n, m| vec![dense(n, m), zeros(&[m], DType::I64)]), vec![Dense(F32), Dense(DType::I64)]),
+        (
+            (&GATHER, axis(1), |n, m| vec![strided(n, m), zeros(&[n], DType::I64)]),
+            vec![Strided(F32), Dense(DType::I64)],
+        ),
+        ((&CONCAT, axis(0), |n, m| vec![dense(n, m), dense(m, m)]), vec![Dense(F32); 2]),
+    ];
+    for ((def, attrs, operands), classes) in cases {
+        for precision in [Precision::Strict, Precision::Highest] {
+            in_precision(precision, || {
+                let whole = Recording { runs: |_| true, ..Recording::new() };
+                let numbers: Vec<u64> = match classes.contains(&Number(F32)) {
+                    true => vec![0.5f32.to_bits().into()],
+                    false => Vec::new(),
+                };
+                for (n, m) in [(3, 4), (5, 4), (6, 7)] {
+                    let operands = operands(n, m);
+                    let inputs: Vec<&Tensor> = operands.iter().collect();
+                    let types: Vec<Type> = operands.iter().map(Tensor::ty).collect();
+                    let want = ops::infer(def, &attrs, &[], &types.iter().collect::<Vec<_>>()).expect("the op fits");
+                    assert_eq!(whole.apply(def, &attrs, &inputs).ty(), want[0], "`{}`", def.name());
+                    assert_eq!(whole.blocks.lock().expect("no test panics here").last(), Some(&numbers));
+                }
+                let operands = classes.clone();
+                let op = EagerOp { op: def.op(), attrs: attrs.clone(), operands, precision };
+                assert_eq!(*whole.ops.lock().expect("no test panics here"), [op], "`{}`", def.name());
+                assert_eq!((whole.compiled(), whole.calls()), (0, 3), "`{}`", def.name());
+            });
+        }
+    }
+}
+
+/// A device may run an op as a whole in one precision only.
+#[test]
+fn ops_run_as_a_whole_by_precision() {
+    let runs = |it: &EagerOp| it.precision.is_relaxed();
+    let x = dense(2, 3);
+    in_precision(Precision::Highest, || {
+        let backend = Recording { runs, ..Recording::new() };
+        let apply = || backend.apply(&ADD, &Attrs::none(), &[&x, &x]);
+        let strict = || with_context(Context { precision: Precision::Strict, ..Context::default() }, apply);
+        for _ in 0..2 {
+            apply();
+            strict();
+        }
+        assert_eq!((backend.ops.lock().expect("no test panics here").len(), backend.compiled()), (1, 1));
+    });
+}
+
+/// Kernels of eager ops use native functions of the device unless the precision is strict.
+#[test]
+fn native_functions_by_precision() {
+    let functions = vec![Native { math: Math::Exp, dtype: DType::F32, cost: 4 }];
+    for (precision, want) in [(Precision::Strict, false), (Precision::Highest, true)] {
+        in_precision(precision, || {
+            let target = Target { functions: functions.clone(), ..Target::unbounded() };
+            let backend = Recording { target, ..Recording::new() };
+            for x in [dense(2, 3), strided(2, 3)] {
+                backend.apply(&EXP, &Attrs::none(), &[&x]);
+            }
+            for step in &*backend.steps.lock().expect("no test panics here") {
+                let Step::Kernel(kernel) = step else { panic!("{step:?} is a kernel") };
+                assert_eq!(kernel.insts.iter().any(|it| matches!(it, Inst::Math(..))), want, "{precision}");
+            }
+        });
     }
 }
 
