@@ -55,7 +55,10 @@ fn ops_are_those_of_the_target() {
     let wide = product.replace("f32", "f64");
     let error = library_ops(DType::F64, &wide, &none, Highest).expect_err("products of f64 do not run");
     assert_eq!(error.code(), Code::Backend);
-    assert_eq!(library_ops(DType::F64, &wide, &Target { products: None, ..none.clone() }, Highest).expect("all run"), []);
+    assert_eq!(
+        library_ops(DType::F64, &wide, &Target { products: None, ..none.clone() }, Highest).expect("all run"),
+        []
+    );
     // A result of more slices than kernels copy is a library op, if there is one.
     let few = Budget { copies: 1, ..TARGET.budget.clone() };
     let slices = "%y = concat %x, %x, %x {axis = 0} : f32[12, 4]";

@@ -275,6 +275,16 @@ fn run_without_step(
     Ok(outputs.into_iter().map(Tensor::from_array).collect())
 }
 
+/// Checks that the target of a backend runs an op that is a separate step.
+///
+/// # Errors
+/// See [`check_op`](ms_compile::target::Target::check_op).
+fn check_op(backend: &dyn Backend, def: &'static OpDef, operands: &Arrays<'_>) -> Result<()> {
+    let types: SmallVec<[Type; 4]> = operands.iter().map(|it| it.ty()).collect();
+    let types: SmallVec<[&Type; 4]> = types.iter().collect();
+    backend.target().check_op(def.op(), &types, settings().precision)
+}
+
 /// Allocates a result.
 ///
 /// # Errors

@@ -3,7 +3,7 @@
 use super::check::{Check, DenseCheck};
 use super::code::{self, Ready, ready};
 use super::key::{Class, Key, OPERANDS};
-use super::{Arrays, Operands, contiguous, infer};
+use super::{Arrays, Operands, check_op, contiguous, infer};
 use crate::session::context::settings;
 use ms_compile::exec::{Backend, StepCode};
 use ms_compile::lower::eager::{self, Call, StepKey};
@@ -146,6 +146,7 @@ impl Step {
             (_, check) => check,
         };
         if !is_kernel {
+            check_op(backend, def, &operands.arrays)?;
             let key = StepKey::whole(def, call.attrs, &operands.arrays, settings().precision);
             return Ok(Self::Whole { results, code: ready(backend, &key)?.code });
         }

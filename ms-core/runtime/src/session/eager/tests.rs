@@ -7,7 +7,9 @@ use ms_compile::lower::eager::{EagerOp, OperandClass, Step};
 use ms_compile::target::{Native, Target};
 use ms_ir::error::{Code, Error, Result};
 use ms_ir::{Graph, Inst, Kernel, Math, Precision, Role};
-use ms_ops::ops::{self, ADD, CONCAT, CONV, EXP, GATHER, Lowering, MATMUL, OpDef, SELECT, SUM, Sample, definitions};
+use ms_ops::ops::{
+    self, ADD, CONCAT, CONV, CUMSUM, EXP, GATHER, Lowering, MATMUL, OpDef, SELECT, SUM, Sample, definitions,
+};
 use ms_ops::tensor::{Array, Attr, AttrKind, Attrs, DType, Layout, OpCall, Scalar, Tensor, Type, Value};
 use std::panic::Location;
 use std::sync::{Arc, Mutex};
@@ -348,6 +350,23 @@ fn native_functions_by_precision() {
             }
         });
     }
+}
+
+/// An op that the target does not run is refused, with its operands.
+#[test]
+fn ops_that_the_target_does_not_run_are_refused() {
+    let target = Target { library: Some(&[]), products: Some(&[DType::F32]), ..Target::unbounded() };
+    let backend = Recording { target, ..Recording::new() };
+    let x = dense(4, 4);
+    let wide = zeros(&[4, 4], DType::F64);
+    let sums = Attrs::new([0usize.into(), false.into(), false.into()]);
+    for (def, attrs, inputs) in [(&CUMSUM, &sums, &[&x][..]), (&MATMUL, &Attrs::none(), &[&wide, &wide])] {
+        let error = backend.try_apply(def, attrs, inputs).expect_err("the target does not run it");
+        assert_eq!(error.code(), Code::Backend);
+        assert!(error.to_string().contains(&format!("does not run `{}`", def.name())), "{error}");
+    }
+    backend.apply(&MATMUL, &Attrs::none(), &[&x, &x]);
+    backend.apply(&ADD, &Attrs::none(), &[&wide, &wide]);
 }
 
 /// Ops with several classes of sizes: reductions of long rows have another order of terms, and other loops, than those

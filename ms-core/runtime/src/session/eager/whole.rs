@@ -1,7 +1,7 @@
 //! Runs ops as whole steps, on devices that run no kernels.
 
 use super::code::ready;
-use super::{Arrays, Operands, infer, run_without_step};
+use super::{Arrays, Operands, check_op, infer, run_without_step};
 use crate::session::context::settings;
 use ms_compile::exec::Backend;
 use ms_compile::lower::eager::StepKey;
@@ -34,6 +34,7 @@ pub(super) fn run(
     if let Lowering::View(_) | Lowering::Constant(_) = def.lowering {
         return run_without_step(Some(backend), space, def, call, &arrays);
     }
+    check_op(backend, def, &arrays)?;
     let outputs = in_op(|| apply(backend, def.op(), call.attrs, &arrays, &infer(def, call)?, settings().precision))?;
     Ok(outputs.into_iter().map(Tensor::from_array).collect())
 }
