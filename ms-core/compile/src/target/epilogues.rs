@@ -2,7 +2,6 @@
 
 use ms_ir::data::{DType, Op};
 use ms_ir::{Contraction, Precision};
-use smallvec::SmallVec;
 
 /// A row of the table of epilogues: kernels that a target compiles together with the step whose result they read.
 ///
@@ -119,7 +118,7 @@ pub struct EpilogueKernel {
     /// How it iterates over the result.
     pub kind: EpilogueKind,
     /// The elementwise ops of its body; `None` if the body has other ops.
-    pub ops: Option<SmallVec<[Op; 4]>>,
+    pub ops: Option<Vec<Op>>,
     /// The cost of its body in instructions.
     pub insts: usize,
     /// The number of elements in a row for which the body runs.
@@ -133,7 +132,7 @@ pub struct EpilogueKernel {
 impl EpilogueKernel {
     /// A kernel of a kind without instructions and operands. Targets that take no such kernel take none of the kind.
     pub(crate) fn empty(kind: EpilogueKind, columns: usize) -> Self {
-        let (operands, ops) = (EpilogueOperands::default(), Some(SmallVec::new()));
+        let (operands, ops) = (EpilogueOperands::default(), Some(Vec::new()));
         Self { kind, ops, insts: 0, columns, operands, results: 0 }
     }
 }

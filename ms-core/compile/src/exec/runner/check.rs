@@ -4,7 +4,6 @@ use crate::lower::{Argument, Buffer, BufferId, BufferLocation, KernelCall, Plan,
 use ms_ir::data::Type;
 use ms_ir::error::{Code, Error, Result};
 use ms_ir::{Contraction, Kernel, LaneAxis, Param, Role};
-use smallvec::SmallVec;
 
 /// Checks the bounds in one routine of a plan.
 #[derive(Clone, Copy)]
@@ -150,18 +149,17 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// Returns whether elements of `size` bytes at all steps of loops are distinct, as far as nested strides show it.
+/// Returns whether elements of `size` bytes at all steps of loops are distinct, as far as nested strides show it: each
+/// stride is beyond what the loops of smaller strides reach.
 fn are_distinct(extents: &[usize], strides: &[i64], size: usize) -> bool {
-    let loops = extents.iter().zip(strides).filter(|it| *it.0 > 1);
-    let mut loops: SmallVec<[(u64, usize); 8]> = loops.map(|it| (it.1.unsigned_abs(), *it.0)).collect();
-    loops.sort_unstable();
-    let mut bytes = size as u128;
-    extents.contains(&0)
-        || loops.into_iter().all(|(stride, extent)| {
-            let is_outside = u128::from(stride) >= bytes;
-            bytes = bytes.saturating_add(u128::from(stride).saturating_mul(extent as u128 - 1));
-            is_outside
-        })
+    let loops =
+        || extents.iter().zip(strides).map(|(&extent, stride)| (extent as u128, u128::from(stride.unsigned_abs())));
+    let is_beyond = |(at, (extent, stride)): (usize, (u128, u128))| {
+        let inner = loops().enumerate().filter(|&(other, it)| other != at && it.1 <= stride && it.0 > 1);
+        let reach = inner.map(|(_, (extent, stride))| stride.saturating_mul(extent - 1));
+        extent <= 1 || stride >= reach.fold(size as u128, u128::saturating_add)
+    };
+    extents.contains(&0) || loops().enumerate().all(is_beyond)
 }
 
 /// A range of a routine's memory, in bytes.

@@ -20,7 +20,6 @@ use ms_ir::MapVec;
 use ms_ir::data::{Layout, Op, Shape, Strides};
 use ms_ir::{Contraction, Precision};
 use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
 
 /// Attaches groups to contractions and library ops as epilogues, where the target takes them in this precision.
 pub(in crate::lower) fn attach(flat: &Flat, groups: &mut Groups, target: &Target, precision: Precision) {
@@ -276,9 +275,9 @@ impl Search<'_> {
         let result = flat.nodes[op].outputs[0];
         let is_outside =
             |it: ValueIndex| it != result && flat.producer(it).is_none_or(|it| nodes.binary_search(&it).is_err());
-        let mut ops: Option<SmallVec<[Op; 4]>> = Some(SmallVec::new());
+        let mut ops = Some(Vec::new());
         let mut operands = EpilogueOperands::default();
-        let mut known: SmallVec<[(ValueIndex, usize, Strides); 8]> = SmallVec::new();
+        let mut known: Vec<(ValueIndex, usize, Strides)> = Vec::new();
         for node in nodes.iter().map(|&it| &flat.nodes[it]) {
             match (node.kind, &mut ops) {
                 (Kind::Map(op), Some(ops)) => ops.push(op),
