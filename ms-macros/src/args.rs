@@ -18,7 +18,7 @@ pub struct JitArgs {
     root: Option<Path>,
     /// Whether the user promises that the result of tracing depends on the arguments alone.
     pub pure: bool,
-    /// Symbolic sizes of tensor arguments.
+    /// Declared sizes of tensor arguments.
     pub dims: Dims,
     /// Donated arguments: results may reuse their memory.
     pub donate: Donate,

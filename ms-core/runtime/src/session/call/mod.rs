@@ -289,6 +289,8 @@ impl Call {
             if self.is_refused() {
                 return;
             }
+            // The body may drop its arguments, which frees them.
+            self.signature = Pooled::empty();
         }
         self.state = match self.state {
             State::Unknown => self.trace(sign),
