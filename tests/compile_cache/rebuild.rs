@@ -3,7 +3,11 @@
 //! rustc builds each program from the same sources except for one change. Each program runs with the cache that the one
 //! before it has filled.
 
+#[path = "../common/rustc.rs"]
+mod rustc;
+
 use crate::process::Scratch;
+use rustc::rustc;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -88,20 +92,11 @@ fn compile(scratch: &Path, helper: &str, program: &str, version: &str, options: 
         path
     };
     let (helper, program) = (write("helper.rs", helper), write("program.rs", program));
-    let deps = std::env::current_exe().expect("the test runs").parent().expect("a folder").to_owned();
-    let ms = newest(&deps, "libms-");
-    let rustc = |source: &Path| {
-        let mut command = Command::new(std::env::var_os("RUSTC").unwrap_or("rustc".into()));
-        command.current_dir(scratch).args(["--edition", "2024", "-C", "debuginfo=0"]).arg(source);
-        command.arg("-L").arg(format!("dependency={}", deps.display()));
-        command.arg("--extern").arg(format!("ms={}", ms.display()));
-        command
-    };
-    let mut library = rustc(&helper);
-    library.args(["--crate-type", "rlib", "--crate-name", "helper", "-C"]);
+    let mut library = rustc(scratch);
+    library.arg(&helper).args(["--crate-type", "rlib", "--crate-name", "helper", "-C"]);
     succeed(library.arg(format!("metadata={version}")));
-    let mut binary = rustc(&program);
-    binary.args(["--extern", "helper=libhelper.rlib", "-L", ".", "-o", "program"]);
+    let mut binary = rustc(scratch);
+    binary.arg(&program).args(["--extern", "helper=libhelper.rlib", "-L", ".", "-o", "program"]);
     succeed(binary.args(options));
     scratch.join("program")
 }
@@ -126,17 +121,6 @@ fn succeed(command: &mut Command) -> String {
     let output = output.expect("the command is there");
     assert!(output.status.success(), "{command:?}\n{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
-}
-
-/// Returns the most recently built library of this name.
-fn newest(folder: &Path, start: &str) -> PathBuf {
-    let files = std::fs::read_dir(folder).expect("the folder of the test").flatten().map(|it| it.path());
-    let fits = |it: &PathBuf| {
-        let name = it.file_name().unwrap_or_default().to_string_lossy();
-        name.starts_with(start) && name.ends_with(".rlib")
-    };
-    let built = |it: &PathBuf| std::fs::metadata(it).and_then(|it| it.modified()).ok();
-    files.filter(fits).max_by_key(built).expect("the library was built before its tests")
 }
 
 #[test]
