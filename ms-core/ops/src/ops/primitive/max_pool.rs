@@ -11,8 +11,8 @@ use crate::ops::{
     SpatialRule, TransformRules,
 };
 use crate::tensor::{
-    AsTensor, Attr, AttrRange, Attrs, Dim, Dims, IntoDims, OpInfo, Shape, Tensor, Type, apply1, collected, filled,
-    try_room,
+    AsTensor, Attr, AttrRange, Attrs, DType, Dim, Dims, IntoDims, OpInfo, Shape, Tensor, Type, apply1, collected,
+    filled, try_room,
 };
 use ms_ir::error::{Code, Error, OrExhausted, Result, called};
 use smallvec::smallvec;
@@ -62,7 +62,8 @@ pub static MAX_POOL_GRAD: OpDef = OpDef {
         let (x, g) = (inputs[0], wide_floats(inputs[1])?);
         let (pooled, from) = (Pooled::new(attrs, &x.ty())?, wide_floats(x)?);
         let mut out = filled(0.0, from.len());
-        pooled.largest(&from).into_iter().zip(g).for_each(|(at, g)| out[at] += g);
+        let round = |it: f64| if x.dtype() == DType::F64 { it } else { it as f32 as f64 };
+        pooled.largest(&from).into_iter().zip(g).for_each(|(at, g)| out[at] = round(out[at] + g));
         Ok(smallvec![narrow_floats(&out, x.shape(), x.dtype())])
     },
     effects: Effects::NONE,
