@@ -3,7 +3,7 @@
 use crate::driver::{Commands, SimDriver, SimKernel, addresses};
 use crate::memory::SimMemory;
 use crate::ops;
-use crate::simulation::Simulation;
+use crate::scheduler::Simulation;
 use ms_compile::exec::{Artifact, Backend, BackendEntry, CompileOptions, Driver, Executable, StepCode, unavailable};
 use ms_compile::lower::eager::Step;
 use ms_compile::target::{Contracted, EpilogueSupport, Images, Target};

@@ -2,7 +2,7 @@
 //! the bytes of the device.
 
 use crate::memory::{Copied, SimMemory};
-use crate::queue::Random;
+use crate::scheduler::Random;
 use ms_compile::exec::{
     Check, Driver, EpilogueCode, KernelLaunch, KernelView, LibraryCall, Prepared, StepCall, StepOperand,
 };

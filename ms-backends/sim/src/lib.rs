@@ -22,9 +22,8 @@ mod blocks;
 mod driver;
 mod memory;
 mod ops;
-mod queue;
-mod simulation;
+pub mod scheduler;
 
 pub use backend::{DEVICES, SimBackend};
 pub use ops::SimOpsBackend;
-pub use simulation::{Counts, Simulation};
+pub use scheduler::{Counts, Simulation};

@@ -1,8 +1,7 @@
 //! Implements the memory of a simulated device.
 
 use crate::blocks::Blocks;
-use crate::queue::{Queue, Random, Work};
-use crate::simulation::Simulation;
+use crate::scheduler::{Queue, Random, Simulation, Work};
 use ms_ir::data::{Array, Device, Fence, Memory, Origin, Restored, Storage, Stream, StreamKind, Streams};
 use ms_ir::environment::{Variable, number};
 use ms_ir::environment_variables;

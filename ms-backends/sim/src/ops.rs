@@ -3,7 +3,7 @@
 use crate::backend::memory;
 use crate::driver::SimDriver;
 use crate::memory::SimMemory;
-use crate::simulation::Simulation;
+use crate::scheduler::Simulation;
 use ms_compile::exec::{
     Artifact, Backend, BackendEntry, Check, CompileOptions, Driver, EpilogueCode, Executable, LibraryCall, MachineCode,
     PlanExecutable, PlanProgram, Prepared, StepCall, StepCode, StepOperand,

@@ -1,6 +1,6 @@
 //! Implements the streams of a simulated device, and the scheduler that runs their work.
 
-use crate::simulation::Simulation;
+use super::simulation::Simulation;
 use ms_ir::data::{Fence, Origin, Stream, StreamKind};
 use ms_ir::error::{Error, Result};
 use std::collections::{BTreeMap, VecDeque};
@@ -52,8 +52,13 @@ pub enum Work {
     Mark(Box<dyn FnOnce() + Send>),
     /// Restores values after a failure, and does nothing otherwise.
     Restore(Box<dyn FnOnce() + Send>),
-    /// Awaits work of another stream. If the stream `depends` on its results, failures propagate.
-    Await { fence: Fence, depends: bool },
+    /// Awaits work of another stream.
+    Await {
+        /// The fence of the work.
+        fence: Fence,
+        /// Whether the stream reads results of the work, so that failures propagate.
+        depends: bool,
+    },
 }
 
 /// An item of work in the queue of a stream.

@@ -4,7 +4,7 @@ use ms_ir::error::{Code, Error, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The counters of a simulated device, and the failures to inject: see
-/// [`SimBackend::simulation`](crate::SimBackend::simulation).
+/// [`SimBackend::simulation`](crate::SimBackend::simulation) for those of this crate.
 #[derive(Default)]
 pub struct Simulation {
     calls: AtomicU64,
@@ -87,7 +87,7 @@ impl Simulation {
     }
 
     /// Returns the limit of reserved bytes.
-    pub(crate) fn limit(&self) -> usize {
+    pub fn limit(&self) -> usize {
         match self.limit.load(Ordering::Relaxed) {
             0 => usize::MAX,
             limit => limit as usize,
@@ -112,7 +112,7 @@ impl Simulation {
     ///
     /// # Errors
     /// [`Code::Backend`] for the step that was chosen to fail.
-    pub(crate) fn step(&self) -> Result<()> {
+    pub fn step(&self) -> Result<()> {
         let number = self.steps.fetch_add(1, Ordering::Relaxed) + 1;
         if number == self.failing_step.load(Ordering::Relaxed) {
             return Err(Error::new(Code::Backend, "the simulated device fails later, as a test demands"));
@@ -120,7 +120,8 @@ impl Simulation {
         Ok(())
     }
 
-    pub(crate) fn waited(&self) {
+    /// Counts a wait of the host.
+    pub fn waited(&self) {
         self.waits.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -128,7 +129,7 @@ impl Simulation {
     ///
     /// # Errors
     /// [`Code::Backend`] for the call that was chosen to fail.
-    pub(crate) fn call(&self) -> Result<()> {
+    pub fn call(&self) -> Result<()> {
         let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         if number == self.failing.load(Ordering::Relaxed) {
             return Err(Error::new(Code::Backend, "the simulated device fails, as a test demands"));
@@ -136,30 +137,36 @@ impl Simulation {
         Ok(())
     }
 
-    pub(crate) fn ran(&self) {
+    /// Counts a piece of work that the device receives.
+    pub fn ran(&self) {
         self.runs.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn copied_from_host(&self) {
+    /// Counts a copy from the host.
+    pub fn copied_from_host(&self) {
         self.from_host.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn copied_to_host(&self) {
+    /// Counts a copy to the host.
+    pub fn copied_to_host(&self) {
         self.to_host.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn allocated(&self, bytes: usize) {
+    /// Counts an allocated block.
+    pub fn allocated(&self, bytes: usize) {
         self.allocations.fetch_add(1, Ordering::Relaxed);
         self.live_blocks.fetch_add(1, Ordering::Relaxed);
         let live = self.live_bytes.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64;
         self.peak_bytes.fetch_max(live, Ordering::Relaxed);
     }
 
-    pub(crate) fn reserved(&self, bytes: usize) {
+    /// Sets the number of reserved bytes.
+    pub fn reserved(&self, bytes: usize) {
         self.reserved_bytes.store(bytes as u64, Ordering::Relaxed);
     }
 
-    pub(crate) fn freed(&self, bytes: usize) {
+    /// Counts a freed block.
+    pub fn freed(&self, bytes: usize) {
         self.live_blocks.fetch_sub(1, Ordering::Relaxed);
         self.live_bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
     }
