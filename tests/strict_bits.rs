@@ -1,6 +1,7 @@
 //! Tests that in strict precision an op gives the same bits eagerly and in a graph.
 //!
-//! The bits do not depend on the layout of operands, on lanes, on the instruction set, or on the number of threads.
+//! The bits do not depend on the layout of operands, on lanes, on the device, on the instruction set, or on the number of
+//! threads.
 
 // `MS_DEVICE_TARGET=sim` needs this backend.
 use ms_sim as _;
@@ -340,30 +341,40 @@ fn run_all() -> String {
 }
 
 #[test]
-#[ignore = "bits_are_the_same_everywhere starts it, once for each instruction set and number of threads"]
+#[ignore = "bits_are_the_same_everywhere starts it, once for each device, instruction set and number of threads"]
 fn in_one_way() {
     println!("\n{}", run_all());
 }
 
-/// Returns the hashes of a process with an instruction set and a number of threads; nothing if the machine does not
-/// support the instruction set.
-fn on(isa: &str, threads: &str) -> Option<String> {
+/// A device, an instruction set of the host, and a number of threads.
+type Way = [&'static str; 3];
+
+/// Returns the hashes of a process; nothing if the machine does not support the instruction set.
+fn on(way @ [device, isa, threads]: Way) -> Option<String> {
     let mut test = Command::new(std::env::current_exe().expect("this test is a file"));
     test.args(["in_one_way", "--exact", "--ignored", "--nocapture"]);
-    let output = test.env("MS_CPU_ISA", isa).env("MS_NUM_THREADS", threads).output().expect("the test starts");
+    test.env("MS_DEVICE_TARGET", device).env("MS_CPU_ISA", isa).env("MS_NUM_THREADS", threads);
+    let output = test.output().expect("the test starts");
     let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if isa != "interp" && errors.contains(&format!("error[{}]", ms::Code::Environment)) {
         return None;
     }
-    assert!(output.status.success(), "{isa} on {threads}: {text}{errors}");
+    assert!(output.status.success(), "{way:?}: {text}{errors}");
     Some(text.lines().filter(|it| it.starts_with("bits ")).collect::<Vec<_>>().join("\n"))
 }
 
 #[test]
 fn bits_are_the_same_everywhere() {
-    let ways = [("interp", "2"), ("avx2", "8"), ("avx512", "1"), ("avx512", "2")];
+    let ways: [Way; 6] = [
+        ["cpu", "interp", "2"],
+        ["cpu", "avx2", "8"],
+        ["cpu", "avx512", "1"],
+        ["cpu", "avx512", "2"],
+        ["sim", "interp", "1"],
+        ["simops", "interp", "1"],
+    ];
     let all: Vec<_> = std::thread::scope(|scope| {
-        let apart = ways.map(|(isa, threads)| scope.spawn(move || Some(((isa, threads), on(isa, threads)?))));
+        let apart = ways.map(|way| scope.spawn(move || Some((way, on(way)?))));
         apart.into_iter().filter_map(|it| it.join().expect("the process ends well")).collect()
     });
     let (first, want) = &all[0];

@@ -4,7 +4,7 @@ use super::{code, root, sources};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The circles that each crate may still have. A new one is a violation, and one less must be removed from the list.
-const CIRCLES: [(&str, usize); 10] = [
+const CIRCLES: [(&str, usize); 11] = [
     ("ms-core/ir/src", 0),
     ("ms-core/ops/src", 0),
     ("ms-core/compile/src", 0),
@@ -12,6 +12,7 @@ const CIRCLES: [(&str, usize); 10] = [
     ("ms-core/runtime/src", 0),
     ("ms-backends/x64/src", 0),
     ("ms-backends/cpu/src", 0),
+    ("ms-backends/sim/src", 0),
     ("ms-onnx/src", 0),
     ("ms-macros/src", 1),
     ("src", 2),

@@ -1,5 +1,8 @@
 //! Tests that the simulated device behaves like a device: its memory is separate, and transfers are counted.
 
+// Messages list the devices of the CPU, too.
+use ms_cpu as _;
+
 use ms_core::tensor::{Array, Device, MemorySpace};
 use ms_core::{Code, DType, Tensor, exec, ops, tensor};
 use ms_sim::SimBackend;

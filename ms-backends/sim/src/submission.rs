@@ -1,0 +1,138 @@
+//! Defines the steps of a submission: [`Steps`] as they are issued, and [`HostSteps`] as they run.
+
+use crate::kernel::SimKernel;
+use crate::reference::{ReferenceContraction, ReferenceDriver, ReferenceStep};
+use crate::scheduler::Random;
+use ms_compile::exec::{Check, Driver, StepCall, StepOperand};
+use ms_ir::error::Result;
+use ms_x64::KernelCode;
+use smallvec::SmallVec;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A step. Its addresses are words of the submission.
+pub enum Step {
+    Launch { kernel: Arc<SimKernel>, block: Range<usize> },
+    Contraction { code: Arc<ReferenceContraction>, call: CallWords },
+    Library { code: Arc<ReferenceStep>, call: CallWords },
+    Check { check: Arc<Check>, record: usize, views: Range<usize> },
+    Copy { from: usize, to: usize, bytes: usize },
+    SetNumber { to: usize, number: u64 },
+}
+
+/// The words of a call that have the addresses of operands and results.
+pub struct CallWords {
+    pub operands: Range<usize>,
+    pub results: Range<usize>,
+}
+
+/// A step, and whether it does not run behind a failure.
+pub struct IssuedStep {
+    pub step: Step,
+    pub is_guarded: bool,
+}
+
+/// Steps that were issued and not yet submitted.
+#[derive(Default)]
+pub struct Steps {
+    pub steps: Vec<IssuedStep>,
+    /// The argument blocks and addresses of the steps, one after another.
+    pub words: Vec<u64>,
+    /// The words that are addresses of the device.
+    pub addresses: Vec<usize>,
+}
+
+impl Steps {
+    /// Adds the argument block of a kernel.
+    pub fn add_block(&mut self, block: &[u64], addresses: &[usize]) -> Range<usize> {
+        let first = self.words.len();
+        self.words.extend_from_slice(block);
+        self.addresses.extend(addresses.iter().map(|it| first + it));
+        first..self.words.len()
+    }
+
+    /// Adds the address of a device. Returns its word.
+    pub fn add_address(&mut self, address: u64) -> usize {
+        self.addresses.push(self.words.len());
+        self.words.push(address);
+        self.words.len() - 1
+    }
+
+    /// Adds addresses of the device. Returns their words.
+    pub fn add_addresses(&mut self, addresses: impl Iterator<Item = u64>) -> Range<usize> {
+        let first = self.words.len();
+        addresses.for_each(|it| _ = self.add_address(it));
+        first..self.words.len()
+    }
+}
+
+/// Steps with the addresses of the bytes behind device memory, like an instantiated graph of a GPU. They own no memory.
+pub struct HostSteps {
+    issued: Steps,
+    /// The words with host addresses.
+    words: Vec<u64>,
+}
+
+impl HostSteps {
+    /// Prepares steps to run any number of times. `real` returns the host address of a device address.
+    pub fn new(issued: Steps, real: impl Fn(u64) -> u64) -> Self {
+        let mut words = issued.words.clone();
+        issued.addresses.iter().for_each(|&it| words[it] = real(words[it]));
+        Self { issued, words }
+    }
+
+    /// Runs the steps in order. Behind a failure, of earlier work or of a step, `random` decides which of the steps run
+    /// that are not guarded.
+    ///
+    /// # Safety
+    /// The conditions of the calls that issued the steps hold, for the bytes behind their addresses.
+    ///
+    /// # Errors
+    /// The first error of a step.
+    pub unsafe fn run(&self, is_behind: bool, random: &mut Random) -> Result<()> {
+        let mut done = Ok(());
+        for IssuedStep { step, is_guarded } in &self.issued.steps {
+            let is_behind = is_behind || done.is_err();
+            if is_behind && (*is_guarded || random.flip()) {
+                continue;
+            }
+            // SAFETY: the conditions of the step hold by this function's contract.
+            let ran = unsafe { self.run_step(step) };
+            done = done.and(ran);
+        }
+        done
+    }
+
+    /// Runs a step.
+    ///
+    /// # Safety
+    /// The conditions of the call that issued the step hold, for the bytes behind its addresses.
+    unsafe fn run_step(&self, step: &Step) -> Result<()> {
+        let words = &self.words;
+        // SAFETY: the conditions of each step hold by this function's contract.
+        unsafe {
+            match step {
+                Step::Launch { kernel, block } => {
+                    kernel.code.call(&words[block.clone()]);
+                    Ok(())
+                }
+                Step::Contraction { code, call } => {
+                    with_call(words, call, |it| ReferenceDriver.contract(&mut (), code, it))
+                }
+                Step::Library { code, call } => with_call(words, call, |it| ReferenceDriver.library(&mut (), code, it)),
+                Step::Check { check, record, views } => {
+                    ReferenceDriver.check(&mut (), check, words[*record], &words[views.clone()])
+                }
+                Step::Copy { from, to, bytes } => ReferenceDriver.copy(&mut (), words[*from], words[*to], *bytes),
+                Step::SetNumber { to, number } => ReferenceDriver.set_number(&mut (), words[*to], *number),
+            }
+        }
+    }
+}
+
+/// Calls `run` with the memory of a call whose addresses are in `words`.
+pub fn with_call<R>(words: &[u64], call: &CallWords, run: impl FnOnce(StepCall<'_>) -> R) -> R {
+    let operands = words[call.operands.clone()].iter().map(|&it| StepOperand::at(it));
+    let operands: SmallVec<[StepOperand<'_>; 4]> = operands.collect();
+    run(StepCall { operands: &operands, results: &words[call.results.clone()], epilogues: &[], workspace: 0 })
+}
