@@ -159,6 +159,39 @@ fn training_is_the_same_on_every_device() {
     }
 }
 
+/// Steps of training replay what an earlier one submitted. Losses, parameters and snapshots of them have the bits of the
+/// host.
+#[test]
+fn captured_training_has_the_bits_of_the_host() {
+    let train = |device: Device| {
+        on(device, || {
+            random::set_seed(1);
+            let (net, optimizer) = (conv_net(), Adam::new(1e-2));
+            let batch = (random::normal([4, 1, 8, 8], 0.0, 1.0), random::randint([4], 0, 10));
+            let loss = |net: &ConvNet, (x, y): &(Tensor, Tensor)| ops::cross_entropy(net.call(x), y);
+            let values = || net.parameters().iter().map(|it| it.value()).collect::<Vec<_>>();
+            let mut kept = Vec::new();
+            for step in 0..24 {
+                let loss = optimizer.step(&net, &batch, loss);
+                match step % 8 {
+                    3 => kept.push(loss),
+                    5 => kept.extend(values()),
+                    _ => {}
+                }
+            }
+            kept.extend(values());
+            kept.iter().map(|it| it.to_vec::<f32>()).collect::<Vec<_>>()
+        })
+    };
+    let _alone = alone();
+    let simulation = SimBackend::simulation(2).expect("it exists");
+    let before = simulation.counts();
+    let there = strictly(|| train(sim(2)));
+    let replays = simulation.counts().replays - before.replays;
+    assert!((10..24).contains(&replays), "{replays} replays of 24 steps");
+    assert_eq!(there, strictly(|| train(Device::CPU)));
+}
+
 #[test]
 fn cells_move() {
     strictly(|| {

@@ -133,7 +133,7 @@ unsafe impl Backend for SimBackend {
         let kernels = program.plan.kernels.map_vec(|it| Arc::new(SimKernel::new(it)));
         // SAFETY: the plan is the result of lowering a valid graph, by this method's contract, and the kernels are its
         // own.
-        Ok(Arc::new(unsafe { PlanExecutable::new(&program.plan, &kernels, SimDriver { memory: self.memory })? }))
+        Ok(Arc::new(unsafe { PlanExecutable::new(&program.plan, &kernels, SimDriver::of_executable(self.memory))? }))
     }
 
     fn describe(&self, graph: &Graph, options: &CompileOptions<'_>) -> Result<String> {
@@ -144,7 +144,7 @@ unsafe impl Backend for SimBackend {
         if let Step::Kernel(kernel) | Step::Check { kernel, .. } = step {
             self.check([kernel])?;
         }
-        Ok(step_code(step, SimDriver { memory: self.memory }))
+        Ok(step_code(step, SimDriver::of_steps(self.memory)))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Collects the steps of plans and submits them as work of a stream: [`SimDriver`].
 
+use crate::capture::Captures;
 use crate::kernel::SimKernel;
 use crate::memory::{Copied, SimMemory};
 use crate::reference::{ReferenceContraction, ReferenceDriver, ReferenceStep};
@@ -24,9 +25,13 @@ const MAX_STEPS: usize = 1024;
 /// at a step that fails on its operands. Behind a failure, the seed of the device decides which steps run, except for
 /// guarded ones, which do not run. A run with in-place state writes the state after everything that it waits for. So it
 /// has updated either all of the state or nothing.
-#[derive(Clone, Copy)]
+///
+/// The driver of an executable captures what it submits. If a later run issues the same steps on the same addresses, it
+/// replays what was captured.
+#[derive(Clone)]
 pub struct SimDriver {
     pub memory: &'static SimMemory,
+    captures: Option<Arc<Captures>>,
 }
 
 /// The steps that were issued and not yet submitted.
@@ -70,6 +75,16 @@ impl Commands {
 }
 
 impl SimDriver {
+    /// Creates the driver of single steps.
+    pub fn of_steps(memory: &'static SimMemory) -> Self {
+        Self { memory, captures: None }
+    }
+
+    /// Creates the driver of an executable.
+    pub fn of_executable(memory: &'static SimMemory) -> Self {
+        Self { memory, captures: Some(Arc::default()) }
+    }
+
     /// Calls `f` with the compute stream of the calling thread.
     fn on_stream<R>(&self, f: impl FnOnce(Stream) -> R) -> R {
         with_stream(self.memory, StreamKind::Compute, f)
@@ -142,6 +157,20 @@ impl SimDriver {
     /// Returns the host address of the bytes behind a device address.
     pub fn real(&self, address: u64) -> u64 {
         self.memory.real(address as usize) as u64
+    }
+
+    /// Returns steps with host addresses: those that were captured before, if they are the same.
+    fn captured(&self, stream: Stream, steps: Steps) -> Arc<HostSteps> {
+        let known = self.captures.as_ref().and_then(|it| it.find(stream, &steps));
+        if let Some(known) = known {
+            self.memory.simulation.replayed();
+            return known;
+        }
+        let made = Arc::new(HostSteps::new(steps, |it| self.real(it)));
+        if let Some(captures) = &self.captures {
+            captures.add(stream, made.clone());
+        }
+        made
     }
 }
 
@@ -259,10 +288,10 @@ unsafe impl Driver for SimDriver {
         if !steps.steps.is_empty() {
             self.memory.simulation.call()?;
             self.on_stream(|stream| {
-                let steps = HostSteps::new(steps, |it| self.real(it));
+                let captured = self.captured(stream, steps);
                 // SAFETY: the contract of each issuing call covers the time when the step runs. Kernels, contractions
                 // and copies access the memory in their contracts whatever their operands hold.
-                let run = move |is_behind: bool, random: &mut Random| unsafe { steps.run(is_behind, random) };
+                let run = move |is_behind: bool, random: &mut Random| unsafe { captured.run(is_behind, random) };
                 self.memory.run(stream, run);
             });
         }

@@ -8,7 +8,8 @@
 //! Behind a failure some work runs and some does not, which the seed determines as well.
 //!
 //! [`Simulation`] counts transfers, waits and memory. It makes chosen calls fail, or chosen steps when they run. Plans
-//! are issued step by step. Each step is such a call, and intermediate values are in the memory of the device.
+//! are issued step by step. Each step is such a call, and intermediate values are in the memory of the device. What an
+//! executable submits is captured, and replayed when the same steps are issued on the same addresses.
 //!
 //! There are two kinds of devices. `sim` runs kernels, as a GPU does: its target differs from that of a processor
 //! wherever a target permits. `simops` runs ops only, as engines do that compile whole graphs of ops. In strict
@@ -19,11 +20,12 @@
 //!
 //! Modules in order: [`scheduler`] has streams, failures and counters, `blocks` and `memory` have the memory of a
 //! device, `reference` runs steps on the host by their specifications, `target` describes the devices to lowering,
-//! `kernel` has kernels on device addresses, `submission` has steps that are submitted together, `driver` queues them, `step` runs single ops, and
-//! `backend` compiles.
+//! `kernel` has kernels on device addresses, `submission` has steps that are submitted together, `capture` keeps them,
+//! `driver` queues them, `step` runs single ops, and `backend` compiles.
 
 mod backend;
 mod blocks;
+mod capture;
 mod driver;
 mod kernel;
 mod memory;

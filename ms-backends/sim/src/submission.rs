@@ -21,6 +21,7 @@ pub enum Step {
 }
 
 /// The words of a call that have the addresses of operands and results.
+#[derive(Clone, PartialEq, Eq)]
 pub struct CallWords {
     pub operands: Range<usize>,
     pub results: Range<usize>,
@@ -30,6 +31,27 @@ pub struct CallWords {
 pub struct IssuedStep {
     pub step: Step,
     pub is_guarded: bool,
+}
+
+impl Step {
+    /// Returns whether another step has the same code, and its addresses in the same words.
+    fn is_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Launch { kernel, block }, Self::Launch { kernel: of_other, block: others }) => {
+                Arc::ptr_eq(kernel, of_other) && block == others
+            }
+            (Self::Contraction { code, call }, Self::Contraction { code: of_other, call: others }) => {
+                Arc::ptr_eq(code, of_other) && call == others
+            }
+            (Self::Library { code, call }, Self::Library { code: of_other, call: others }) => {
+                Arc::ptr_eq(code, of_other) && call == others
+            }
+            (Self::Check { check, .. }, Self::Check { check: of_other, .. }) => Arc::ptr_eq(check, of_other),
+            (Self::Copy { bytes, .. }, Self::Copy { bytes: others, .. }) => bytes == others,
+            (Self::SetNumber { number, .. }, Self::SetNumber { number: others, .. }) => number == others,
+            _ => false,
+        }
+    }
 }
 
 /// Steps that were issued and not yet submitted.
@@ -64,6 +86,14 @@ impl Steps {
         addresses.for_each(|it| _ = self.add_address(it));
         first..self.words.len()
     }
+
+    /// Returns whether other steps do the same: they have the same code and the same words.
+    fn are_like(&self, other: &Self) -> bool {
+        let is_like = |(a, b): (&IssuedStep, &IssuedStep)| a.is_guarded == b.is_guarded && a.step.is_like(&b.step);
+        self.words == other.words
+            && self.steps.len() == other.steps.len()
+            && self.steps.iter().zip(&other.steps).all(is_like)
+    }
 }
 
 /// Steps with the addresses of the bytes behind device memory, like an instantiated graph of a GPU. They own no memory.
@@ -74,6 +104,11 @@ pub struct HostSteps {
 }
 
 impl HostSteps {
+    /// Returns whether these are steps that were issued like others.
+    pub fn are_like(&self, issued: &Steps) -> bool {
+        self.issued.are_like(issued)
+    }
+
     /// Prepares steps to run any number of times. `real` returns the host address of a device address.
     pub fn new(issued: Steps, real: impl Fn(u64) -> u64) -> Self {
         let mut words = issued.words.clone();

@@ -268,3 +268,89 @@ fn threads_run_one_plan_at_once() {
         });
     }
 }
+
+/// A product, a library op and kernels on a state, which the second output replaces.
+const STEP: &str = "
+    graph @main(%x: f32[8, 8], %w: f32[8, 8]) -> (f32[8, 8], f32[8, 8]) {
+      %p = matmul %x, %w : f32[8, 8]
+      %c = cumsum %p {axis = 1, exclusive = false, reverse = true} : f32[8, 8]
+      %k = constant {value = f32[](0.05)} : f32[]
+      %s = mul %c, %k : f32[8, 8]
+      %new = sub %w, %s : f32[8, 8]
+      return %s, %new
+    }";
+
+/// Runs replay what an earlier run submitted, while their addresses are the same. That changes no bit: of a state that is
+/// updated in place, of a snapshot that another value replaces, of results that are kept. What was captured outlives the
+/// executable.
+#[test]
+fn runs_replay_what_was_captured() {
+    const STEPS: usize = 20;
+    let _alone = alone();
+    let (backend, simulation) = device(1);
+    let floats = |by: usize| {
+        let values: Vec<f32> = (0..64).map(|it| (it * by % 17) as f32 / 16.0 - 0.5).collect();
+        Array::from_slice(&[8, 8], &values)
+    };
+    let (on_cpu, _) = compiled(&CpuBackend::new(), STEP);
+    let (x, mut state) = (floats(5), floats(7));
+    let wanted: Vec<Vec<Vec<u8>>> = (0..STEPS)
+        .map(|_| {
+            let outputs = run(&*on_cpu, &[x.clone(), state.clone()]);
+            state = outputs[1].clone();
+            values(&outputs)
+        })
+        .collect();
+    for seed in 0..10 {
+        SimBackend::set_schedule(1, seed).expect("it exists");
+        let (executable, _) = compiled(&backend, STEP);
+        let [x, state] = <[Array; 2]>::try_from(moved(&[x.clone(), floats(7)], backend.memory())).expect("two");
+        let mut inputs = [x.clone(), state];
+        let (mut results, mut snapshots) = (Vec::new(), Vec::new());
+        let before = simulation.counts();
+        for step in 0..STEPS {
+            let mut outputs = executable.run_donated(&mut inputs, &[Donation::Lent, Donation::State(1)]).expect("runs");
+            let new = outputs.pop().expect("the state");
+            let is_shared = step > 0 && (step - 1) % 6 == 5;
+            assert_eq!(new.device_ptr() == inputs[1].device_ptr(), !is_shared, "in place, step {step}");
+            inputs = [x.clone(), new];
+            if step % 6 == 5 {
+                snapshots.push((step, inputs[1].clone()));
+            }
+            if step % 7 == 3 {
+                results.push((step, outputs.pop().expect("the result")));
+            }
+        }
+        let counts = simulation.counts();
+        assert_eq!(counts.steps, before.steps, "nothing has run");
+        let replays = counts.replays - before.replays;
+        assert!((STEPS as u64 / 2..STEPS as u64).contains(&replays), "{replays} replays");
+        drop(executable);
+        for (step, result) in &results {
+            assert!(bytes(result) == wanted[*step][0], "result of step {step}, schedule {seed}");
+        }
+        for (step, snapshot) in &snapshots {
+            assert!(bytes(snapshot) == wanted[*step][1], "snapshot of step {step}, schedule {seed}");
+        }
+        assert!(bytes(&inputs[1]) == wanted[STEPS - 1][1], "the state, schedule {seed}");
+    }
+}
+
+/// A run on other addresses replays nothing.
+#[test]
+fn runs_on_other_addresses_replay_nothing() {
+    let _alone = alone();
+    let (backend, simulation) = device(2);
+    let (executable, _) = compiled(&backend, STEP);
+    let inputs: Vec<Array> = (0..3).map(|it| Array::from_slice(&[8, 8], &[it as f32 / 4.0; 64])).collect();
+    let inputs = moved(&inputs, backend.memory());
+    let before = simulation.counts().replays;
+    let pairs = [[0, 1], [1, 2], [2, 0]].map(|pair| pair.map(|it| inputs[it].clone()));
+    let kept: Vec<Vec<Array>> = pairs.iter().map(|pair| run(&*executable, pair)).collect();
+    assert_eq!(simulation.counts().replays, before);
+    let (on_cpu, _) = compiled(&CpuBackend::new(), STEP);
+    for (pair, got) in pairs.iter().zip(&kept) {
+        let there = pair.each_ref().map(|it| it.on_host().expect("it is readable").to_contiguous());
+        assert!(values(got) == values(&run(&*on_cpu, &there)));
+    }
+}

@@ -17,6 +17,7 @@ pub struct Simulation {
     from_host: AtomicU64,
     to_host: AtomicU64,
     runs: AtomicU64,
+    replays: AtomicU64,
     allocations: AtomicU64,
     /// The limit of reserved bytes. Zero for none.
     limit: AtomicU64,
@@ -39,6 +40,9 @@ pub struct Counts {
     /// The number of pieces of work that the device received: ops, and plans or their parts between one wait and the
     /// next.
     pub runs: u64,
+    /// The number of submissions of plans that replayed captured steps: an earlier run of the executable issued the
+    /// same steps on the same addresses.
+    pub replays: u64,
     /// The number of executed steps of streams: transfers, fills, and the pieces that [`runs`](Self::runs) counts. Work
     /// behind a failure does not count, whether or not it runs.
     pub steps: u64,
@@ -66,6 +70,7 @@ impl Simulation {
             copies_from_host: read(&self.from_host),
             copies_to_host: read(&self.to_host),
             runs: read(&self.runs),
+            replays: read(&self.replays),
             steps: read(&self.steps),
             waits: read(&self.waits),
             allocations: read(&self.allocations),
@@ -140,6 +145,11 @@ impl Simulation {
     /// Counts a piece of work that the device receives.
     pub fn ran(&self) {
         self.runs.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a submission that replays captured steps.
+    pub fn replayed(&self) {
+        self.replays.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a copy from the host.
