@@ -2,14 +2,11 @@
 
 use ms::Context;
 use ms::prelude::*;
+use ms_conformance::thread_time::thread_seconds;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicIsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use thread_time::thread_seconds;
-
-#[path = "common/thread_time.rs"]
-mod thread_time;
 
 /// The system's allocator, which counts the bytes in use.
 struct Counted;

@@ -59,6 +59,7 @@ fn packages_that_are_published_have_metadata() {
         [
             "ms-cache",
             "ms-compile",
+            "ms-conformance",
             "ms-core",
             "ms-cpu",
             "ms-ir",

@@ -9,8 +9,8 @@ use ms_sim as _;
 use ms::ops::{self, ConvOptions, PoolOptions};
 use ms::tensor::{Ellipsis, WithStep};
 use ms::{Context, DType, Precision, Tensor, jit};
+use ms_conformance::process_of;
 use std::fmt::Write;
-use std::process::Command;
 
 /// An operand of a case by its shape: floats, or positions below a number.
 #[derive(Clone, Copy)]
@@ -351,8 +351,8 @@ type Way = [&'static str; 3];
 
 /// Returns the hashes of a process; nothing if the machine does not support the instruction set.
 fn on(way @ [device, isa, threads]: Way) -> Option<String> {
-    let mut test = Command::new(std::env::current_exe().expect("this test is a file"));
-    test.args(["in_one_way", "--exact", "--ignored", "--nocapture"]);
+    let mut test = process_of(concat!(module_path!(), "::in_one_way"));
+    test.args(["--ignored", "--nocapture"]);
     test.env("MS_DEVICE_TARGET", device).env("MS_CPU_ISA", isa).env("MS_NUM_THREADS", threads);
     let output = test.output().expect("the test starts");
     let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

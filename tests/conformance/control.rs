@@ -9,9 +9,9 @@
 //! - list comprehensions, which are host iterators;
 //! - changes of an argument in place in a callee, which need a `&mut`.
 
-use crate::paths::{check, scalars};
 use ms::Code;
 use ms::prelude::*;
+use ms_conformance::paths::{check, scalars};
 
 #[jit]
 pub fn single_if(x: &Tensor, y: &Tensor) -> Tensor {
@@ -472,9 +472,9 @@ fn forward_values() {
 fn a_recursion_on_a_tensor_is_refused() {
     let error = ms::catch(|| ended_by_a_tensor(&Tensor::scalar(5.0f32))).expect_err("no end");
     assert_eq!(error.code(), Code::Recursion);
-    assert_eq!(crate::paths::eagerly(|| ended_by_a_tensor(&Tensor::scalar(5.0f32))).item::<f32>(), -1.0);
+    assert_eq!(ms_conformance::paths::eagerly(|| ended_by_a_tensor(&Tensor::scalar(5.0f32))).item::<f32>(), -1.0);
     let x = &Tensor::from_slice([1], &[5i32]);
-    for error in [ms::catch(|| endless(x)), crate::paths::eagerly(|| ms::catch(|| endless(x)))] {
+    for error in [ms::catch(|| endless(x)), ms_conformance::paths::eagerly(|| ms::catch(|| endless(x)))] {
         assert_eq!(error.expect_err("no end").code(), Code::Recursion);
     }
 }

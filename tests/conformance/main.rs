@@ -5,8 +5,6 @@ use ms_sim as _;
 
 #[path = "../common/gradients.rs"]
 mod gradients;
-#[path = "../common/paths.rs"]
-mod paths;
 
 mod control;
 mod effects;

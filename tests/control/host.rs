@@ -4,10 +4,10 @@
 
 #![allow(clippy::needless_late_init, reason = "deferred `let` is one of the constructs that are compared")]
 
-use crate::paths::eagerly;
 use ms::Code;
 use ms::error::OrRaise;
 use ms::prelude::*;
+use ms_conformance::paths::eagerly;
 use std::num::ParseIntError;
 
 /// Declares a function that uses every host construct; `text` makes it fail in the middle.
@@ -43,7 +43,7 @@ macro_rules! every_construct {
                     };
                     j += 1;
                 }
-                if total == text.parse()? {
+                if total == text.parse::<i64>()? {
                     return Ok(-1);
                 }
             }
@@ -229,7 +229,7 @@ fn assertions_keep_their_text() {
     };
     assert_eq!(message(1.0, 0), "n is 0");
     let refused = message(-1.0, 1);
-    let line = format!("assertion failed: x > 0.0\n  --> tests/control/host.rs:{}", line!() - 13);
+    let line = format!("assertion failed: x > 0.0\n  --> {}:{}", file!(), line!() - 13);
     assert!(refused.contains("MS120") && refused.contains(&line), "{refused}, not {line}");
     assert_eq!(message(1.0, 2), "assertion failed: x.shape() == [n]");
 }

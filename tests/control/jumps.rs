@@ -1,7 +1,7 @@
 //! Tests jumps that depend on tensors: `break`, `continue` and `return` out of regions and loops, with host counters.
 
-use crate::paths::{check, scalars};
 use ms::prelude::*;
+use ms_conformance::paths::{check, scalars};
 
 twins! {
     fn jumps(x, y;) {

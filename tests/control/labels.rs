@@ -1,7 +1,7 @@
 //! Tests jumps that depend on tensors out of labelled blocks.
 
-use crate::paths::{check, scalars};
 use ms::prelude::*;
+use ms_conformance::paths::{check, scalars};
 
 fn number(value: f32) -> Tensor {
     Tensor::scalar(value)

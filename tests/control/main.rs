@@ -3,9 +3,6 @@
 // `MS_DEVICE_TARGET=sim` needs this backend.
 use ms_sim as _;
 
-#[path = "../common/paths.rs"]
-mod paths;
-
 /// Declares a compiled function of tensors. The module of its name has `native`, the same body on numbers, which Rust
 /// runs. In the body `number` makes a tensor or a number.
 macro_rules! twins {

@@ -2,8 +2,8 @@
 //!
 //! Both have the same results.
 
-use crate::paths::{check, scalars};
 use ms::prelude::*;
+use ms_conformance::paths::{check, scalars};
 
 #[jit]
 fn statement(x: &Tensor, y: &Tensor) -> Tensor {

@@ -4,9 +4,9 @@
 //! statistics. Each case has the same result eagerly, compiled, and compiled again, at every level of copies, and
 //! without shared graphs.
 
-use crate::ways::{check, numbers, parameter, rounded};
 use ms::Code;
 use ms::prelude::*;
+use ms_conformance::ways::{check, numbers, parameter, rounded};
 
 // --- a parameter of two cells, assigned in one and read in the other ---
 

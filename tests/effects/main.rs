@@ -3,9 +3,6 @@
 // `MS_DEVICE_TARGET=sim` needs this backend.
 use ms_sim as _;
 
-#[path = "../common/ways.rs"]
-mod ways;
-
 mod across_calls;
 mod copies;
 mod in_place;

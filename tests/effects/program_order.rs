@@ -100,7 +100,7 @@ fn assertions_end_the_run_at_the_users_line() {
             assert_eq!(error.code(), Code::Assertion);
             let text = error.to_string();
             assert!(text.contains(&format!("not positive: {} (always)", Tensor::scalar(x))), "{text}");
-            assert!(text.contains("tests/effects/program_order.rs:"), "{text}");
+            assert!(text.contains(concat!(file!(), ":")), "{text}");
         })
     };
     check("holds", || case(2.0), Ok(4.0), &["first 2.0", "second"]);
@@ -281,7 +281,7 @@ fn routines(name: &str, run: impl FnOnce()) -> String {
     let compilation = std::fs::read_dir(&folder).expect("one was saved").next().expect("one").expect("readable").path();
     let plan = std::fs::read_to_string(compilation.join("04_plan.txt")).expect("level 2 saves the plan");
     std::fs::remove_dir_all(folder).expect("it was made here");
-    let line = |line: &str| line.split("tests/effects/program_order.rs:").next().expect("a line").to_owned();
+    let line = |line: &str| line.split(concat!(file!(), ":")).next().expect("a line").to_owned();
     plan.lines().skip_while(|it| !it.starts_with("routine")).map(|it| line(it) + "\n").collect()
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Each program has the same effects in every execution mode.
 
-use crate::ways::{check, parameter, rounded};
 use ms::prelude::*;
+use ms_conformance::ways::{check, parameter, rounded};
 
 /// Returns the number of draws since the seed was set.
 fn draws() -> u64 {

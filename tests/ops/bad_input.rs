@@ -1,7 +1,7 @@
 //! Tests invalid input: it is an error with op, shapes, dtypes and the user's line, or has NumPy's answer.
 
-use crate::late_errors::catch;
 use ms::{Code, prelude::*};
+use ms_conformance::late_errors::catch;
 
 /// A case that is an error: its code, and words of its message.
 struct Refusal {
@@ -22,7 +22,7 @@ fn check(cases: &[Refusal]) {
         for words in case.words {
             assert!(text.contains(words), "{}: `{words}` is not in\n{text}", case.what);
         }
-        assert!(text.contains("tests/ops/bad_input.rs"), "{}: the user's line is not in\n{text}", case.what);
+        assert!(text.contains(file!()), "{}: the user's line is not in\n{text}", case.what);
     }
 }
 
@@ -495,8 +495,7 @@ fn positions_and_classes_that_do_not_exist_are_refused_where_they_are_used() {
                 op
             };
             assert!(text.contains(&format!("`{op}`: ")) && text.contains(says), "{name}, {way}: {text}");
-            let line =
-                text.split("tests/ops/bad_input.rs:").nth(1).and_then(|it| it.split(':').next()).expect("a line");
+            let line = text.split(concat!(file!(), ":")).nth(1).and_then(|it| it.split(':').next()).expect("a line");
             let line = source[line.parse::<usize>().expect("a number") - 1];
             let mark = if *name == "in_cells" { "ops::embedding(at".to_owned() } else { format!("// {}", i + 1) };
             assert!(line.contains(&mark), "{name}, {way}: {line}\n{text}");

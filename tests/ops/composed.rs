@@ -1,7 +1,7 @@
 //! Tests the errors of functions that are composed of others.
 
-use crate::late_errors::catch;
 use ms::prelude::*;
+use ms_conformance::late_errors::catch;
 
 /// A call of a function with arguments that it refuses.
 type Call = fn() -> Tensor;

@@ -1,11 +1,11 @@
 //! Tests custom ops: values, derivatives, lanes, shapes, attributes and failures.
 
-use crate::late_errors::catch;
-use crate::{Failure, check_failures};
+use super::{Failure, check_failures};
 use ms::Code;
 use ms::custom::{AnyView, AnyViewMut, BatchedCall, Outputs, Type, View, ViewMut, Vjp};
 use ms::prelude::*;
 use ms::tensor::AsTensor;
+use ms_conformance::late_errors::catch;
 
 ms::custom_op! {
     /// Sorts rows, from the largest element if `descending`, and returns the original positions of the elements too.

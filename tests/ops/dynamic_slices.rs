@@ -1,10 +1,10 @@
 //! Compares slices at positions in tensors with slices at positions on the host.
 
-use crate::counted::counted;
-use crate::late_errors::catch;
 use ms::ops;
 use ms::tensor::Ellipsis;
 use ms::{Code, DType, Tensor, tensor};
+use ms_conformance::counted::counted;
+use ms_conformance::late_errors::catch;
 
 #[test]
 fn slices_are_those_of_numbers() {
@@ -51,7 +51,7 @@ fn starts_may_differ_along_first_axes() {
 #[test]
 fn one_position_is_written_without_an_index() {
     let (x, row) = (counted([2, 3, 2]), tensor![8.0, 9.0]);
-    let graph = ms_core::trace::build("write", &[x.ty(), Tensor::scalar(0i64).ty()], |x| {
+    let graph = ms::internals::trace::build("write", &[x.ty(), Tensor::scalar(0i64).ty()], |x| {
         Ok(vec![x[0].set_at((.., &x[1]), 1.0)])
     });
     let graph = graph.expect("the trace is valid").to_string();

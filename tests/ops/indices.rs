@@ -1,9 +1,9 @@
 //! Tests index expressions with positions in tensors: results of NumPy, gradients, replacement and refusals.
 
-use crate::counted::counted;
 use ms::prelude::*;
 use ms::tensor::{Ellipsis, NewAxis, WithStep};
 use ms::{Code, jit, vmap};
+use ms_conformance::counted::counted;
 
 /// Returns the positions `i`, `j`, `k`, `s`, `k2`, `j0`, and the empty ones `e` and `e2`.
 fn positions() -> [Tensor; 8] {

@@ -1,6 +1,6 @@
 //! Tests kernels that programs declare: values, derivatives, lanes, dtypes, fusion and failures.
 
-use crate::{Failure, check_failures};
+use super::{Failure, check_failures};
 use ms::Code;
 use ms::kernel::Float;
 use ms::prelude::*;

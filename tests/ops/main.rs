@@ -3,17 +3,12 @@
 // `MS_DEVICE_TARGET=sim` needs this backend.
 use ms_sim as _;
 
-#[path = "../common/counted.rs"]
-mod counted;
-#[path = "../common/late_errors.rs"]
-mod late_errors;
-
 /// An invalid call: the code of its error, words of the message, and the call.
 type Failure<'a> = (ms::Code, &'a [&'a str], Box<dyn Fn() + 'a>);
 
 fn check_failures(cases: &[Failure<'_>]) {
     for (at, (code, words, case)) in cases.iter().enumerate() {
-        let error = late_errors::catch(case).expect_err("it fails");
+        let error = ms_conformance::late_errors::catch(case).expect_err("it fails");
         let said = error.to_string();
         assert_eq!(error.code(), *code, "case {at}: {said}");
         words.iter().for_each(|it| assert!(said.contains(it), "case {at}: {said}\nhas no {it}"));
@@ -32,6 +27,7 @@ mod dynamic_slices;
 mod edges;
 mod indices;
 mod kernels;
+mod left_out;
 mod movement;
 mod narrow;
 mod numbers_refused;

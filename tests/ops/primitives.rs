@@ -3,11 +3,11 @@
 //!
 //! The operands are the op's own samples, and variants in other dtypes, shapes and layouts.
 
+use ms::internals::session::{Compiled, Precision};
+use ms::internals::trace;
 use ms::ops::{self, Arrays, OpDef, Sample};
 use ms::tensor::{Array, Attrs, apply};
 use ms::{Code, DType, Result, Tensor};
-use ms_core::session::{Compiled, Precision};
-use ms_core::trace;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -160,7 +160,7 @@ fn check_or_refuse(what: &str, def: &'static OpDef, sample: &Sample) -> bool {
 }
 
 /// Returns the ops that can be tested alone. A float status is read where it was cleared, and
-/// `tests/effects/program_order.rs` has programs for it.
+/// `effects/program_order.rs` has programs for it.
 fn primitives() -> impl Iterator<Item = &'static OpDef> {
     ops::definitions().filter(|it| it.name() != "get_float_status")
 }

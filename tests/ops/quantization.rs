@@ -1,9 +1,9 @@
 //! Compares quantisation with the formulas of ONNX for single elements, and its gradients with PyTorch's.
 
-use crate::late_errors::catch;
-use crate::numbers;
+use super::numbers;
 use ms::ops;
 use ms::{Code, DType, Tensor, tensor};
+use ms_conformance::late_errors::catch;
 
 /// The shapes of a case: of `x`, of the scales, and where they apply.
 struct Form {

@@ -2,12 +2,12 @@
 //!
 //! The order is implemented here once more, from the rules in `docs/numerics.md`.
 
+use ms::internals::session::Compiled;
+use ms::internals::{ir::with_element, trace};
 use ms::ops::{self, OpDef, PROD, SUM};
 use ms::tensor::{Array, Attr, Attrs, Scalar, apply};
 use ms::{Context, DType, Precision, Result, Tensor, context, with_context};
-use ms_core::session::Compiled;
-use ms_core::{trace, with_element};
-use std::process::Command;
+use ms_conformance::process_of;
 
 /// A small deterministic generator (splitmix64).
 struct Random(u64);
@@ -270,9 +270,8 @@ fn large_shapes() {
 #[test]
 fn other_processes() {
     for (isa, threads) in [("avx512", "1"), ("avx512", "8"), ("avx2", "2"), ("interp", "8")] {
-        let mut test = Command::new(std::env::current_exe().expect("this test is a file"));
-        test.args(["reductions::large_shapes", "--exact", "--ignored"])
-            .envs([("MS_CPU_ISA", isa), ("MS_NUM_THREADS", threads)]);
+        let mut test = process_of(concat!(module_path!(), "::large_shapes"));
+        test.arg("--ignored").envs([("MS_CPU_ISA", isa), ("MS_NUM_THREADS", threads)]);
         let output = test.output().expect("the test starts");
         let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
         if isa != "interp" && text.contains(&format!("error[{}]", ms::Code::Environment)) {

@@ -6,11 +6,11 @@
 
 #![forbid(unsafe_code)]
 
+use ms::internals::ir::{Graph, Node};
+use ms::internals::session::{Compiled, Precision};
 use ms::ops;
 use ms::tensor::{Array, Attrs, DType, Layout, Type};
 use ms::{Code, catch};
-use ms_core::ir::{Graph, Node};
-use ms_core::session::{Compiled, Precision};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The largest size.

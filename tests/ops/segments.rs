@@ -1,8 +1,8 @@
 //! Compares reductions by segment, and scattered reductions, with loops over elements.
 
-use crate::late_errors::catch;
 use ms::ops::{self, Segment};
 use ms::{Code, DType, Tensor, tensor};
+use ms_conformance::late_errors::catch;
 
 const ALL: [Segment; 5] = [Segment::Sum, Segment::Mean, Segment::Prod, Segment::Max, Segment::Min];
 

@@ -1,9 +1,9 @@
 //! Tests attention with queries that use no key: the results and gradients are zeros in every implementation.
 
-use crate::numbers;
+use super::numbers;
+use ms::internals::session::{Compiled, Precision};
+use ms::internals::trace;
 use ms::prelude::*;
-use ms_core::session::{Compiled, Precision};
-use ms_core::trace;
 
 /// The first query that may use keys. All keys are excluded for earlier queries.
 const FIRST: usize = 2;

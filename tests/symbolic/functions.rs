@@ -545,7 +545,8 @@ fn batch_norm_takes_every_number_of_rows_but_one() {
         near(&got.0, &want.0);
         near(&got.1, &want.1);
     }
-    let error = crate::late_errors::catch(|| normalised(&norm, &data(&[1, 2]))).expect_err("one row has no variance");
+    let error =
+        ms_conformance::late_errors::catch(|| normalised(&norm, &data(&[1, 2]))).expect_err("one row has no variance");
     assert!(error.code() == ms::Code::Assertion && error.to_string().contains("two values"), "{error}");
     near(&norm.moving_variance.value(), &other.moving_variance.value());
 }

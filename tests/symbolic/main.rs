@@ -6,9 +6,6 @@ use ms_sim as _;
 #[path = "../common/symbolic.rs"]
 mod compare;
 
-#[path = "../common/late_errors.rs"]
-mod late_errors;
-
 mod functions;
 mod ops;
 mod random;

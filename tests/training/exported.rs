@@ -1,11 +1,11 @@
 //! Tests exported functions: a file gives the results of the function, and other files are refused.
 
-use crate::folder::Folder;
 use ms::Code;
 use ms::custom::Type;
 use ms::io::{ExportOptions, ExportedFunction};
 use ms::prelude::*;
 use ms::tensor::AsTensor;
+use ms_conformance::folder::Folder;
 
 fn data(shape: &[usize]) -> Tensor {
     let count = shape.iter().product::<usize>();
@@ -182,7 +182,7 @@ fn what_no_other_program_can_run_is_refused() {
     refused(
         ms::export(|x: &Tensor| net.call(x), (&x,), &ExportOptions::new()),
         Code::Export,
-        &["writes", "set_train(false)", "tests/training/exported.rs"],
+        &["writes", "set_train(false)", file!()],
     );
     refused(
         ms::export(|x: &Tensor| own_negative(x), (&x,), &ExportOptions::new()),
@@ -203,7 +203,7 @@ fn what_no_other_program_can_run_is_refused() {
 
     let sum = ms::export(sum, (&two, &two), &options().input("x", ["n"]).input("y", ["n"])).expect("it is pure");
     refused(sum.call(&[&two]), Code::Argument, &["takes 2"]);
-    refused(sum.call(&[&two, &three]), Code::Shape, &["exported function", "tests/training/exported.rs"]);
+    refused(sum.call(&[&two, &three]), Code::Shape, &["exported function", file!()]);
     refused(sum.call(&[&two, &Tensor::zeros([2, 2])]), Code::Shape, &["`y` is f32[n]", "f32[2, 2]"]);
     refused(sum.call(&[&two, &two.cast(DType::F64)]), Code::DType, &["`y` is f32[n]", "f64[2]"]);
 }
@@ -275,20 +275,5 @@ fn integers_of_all_bits_are_read_back() {
         let wanted = tensor![start - i64::MIN - 1, start - i64::MIN + 2047];
         let exported = ms::export(shifted, (&x,), &options);
         check(exported, "(x: i64[2]) -> (i64[2])", &[(&[&x], vec![wanted])]);
-    }
-}
-
-/// The model computes shapes from tensors of its data, which are on the device.
-#[cfg(feature = "onnx")]
-#[test]
-fn models_run_where_new_tensors_are() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/onnx/");
-    for name in ["sizes", "text"] {
-        let path = format!("{folder}{name}");
-        let function = ExportedFunction::load_onnx(format!("{path}.onnx")).unwrap_or_else(|error| panic!("{error}"));
-        let values = ms::StateDict::read(format!("{path}.safetensors")).unwrap_or_else(|error| panic!("{error}"));
-        let results = function.call(&[values.get("in x").expect("an input")]).unwrap_or_else(|error| panic!("{error}"));
-        let wanted = values.get("out 0").expect("a result");
-        assert!((&results[0] - wanted).abs().max(()).item::<f32>() < 2e-5, "{name}");
     }
 }

@@ -1,12 +1,12 @@
 //! Tests data files: files that Python and NumPy wrote (`data/files.py`), and broken files.
 
-use crate::folder::Folder;
 use crc32fast::hash as crc32;
 use ms::Code;
 use ms::data::{
     Epoch, TextFileDataset, Usage, cifar10, cifar100, mnist, read_idx, read_npy, read_npz, write_npy, write_npz,
 };
 use ms::prelude::*;
+use ms_conformance::folder::Folder;
 use std::path::{Path, PathBuf};
 
 fn written(name: &str) -> PathBuf {

@@ -1,9 +1,9 @@
 //! Tests folders of images: files that Pillow wrote (`data/images.py`), and broken files.
 
-use crate::folder::Folder;
 use ms::Code;
 use ms::data::{Epoch, ImageFolder, resize};
 use ms::prelude::*;
+use ms_conformance::folder::Folder;
 use std::path::{Path, PathBuf};
 
 fn written() -> PathBuf {

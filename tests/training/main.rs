@@ -7,12 +7,13 @@ mod checkpoint;
 mod data;
 mod exported;
 mod files;
-mod folder;
 #[cfg(feature = "image")]
 mod images;
 mod lbfgs;
 mod metrics;
 mod model;
+#[cfg(feature = "onnx")]
+mod models;
 mod optimisers;
 mod page;
 mod resume;

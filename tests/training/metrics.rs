@@ -6,7 +6,7 @@ use ms::train::{
     Accuracy, Auc, Average, BleuScore, ConfusionMatrix, F1, MAE, MSE, Metric, Perplexity, Precision, Recall,
     TopKCategoricalAccuracy,
 };
-use serde_json::Value;
+use ms_conformance::serde_json::{self, Value};
 
 fn oracle() -> Value {
     serde_json::from_str(include_str!("data/metrics.json")).expect("JSON")

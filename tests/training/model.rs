@@ -1,6 +1,5 @@
 //! Tests models: runs with callbacks, evaluation, several steps per call, and resumed runs.
 
-use crate::folder::Folder;
 use ms::Code;
 use ms::prelude::*;
 use ms::train::{
@@ -8,6 +7,7 @@ use ms::train::{
     ModelCheckpoint, ProgressMonitor, RunContext, SummaryCollector, TimeMonitor,
 };
 use ms::{context, load_checkpoint, save_checkpoint, with_context};
+use ms_conformance::folder::Folder;
 use std::cell::RefCell;
 
 /// Returns points, and whether the sum of their numbers is positive.

@@ -1,9 +1,9 @@
 //! Tests the page that shows a run, and the table of a run.
 
-use crate::folder::Folder;
 use ms::Code;
 use ms::prelude::*;
 use ms::train::{Accuracy, History, LambdaCallback, TrainingPage};
+use ms_conformance::folder::Folder;
 use std::path::Path;
 use std::time::Duration;
 

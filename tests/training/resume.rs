@@ -2,11 +2,12 @@
 //!
 //! The process is killed at any step, or while it writes.
 
-use crate::folder::Folder;
 use ms::data::{Batched, RandomSampler, Sampled};
 use ms::optim::{Accumulated, Averaged, Clipped, Scheduled};
 use ms::prelude::*;
 use ms::{load_checkpoint, save_checkpoint};
+use ms_conformance::folder::Folder;
+use ms_conformance::process_of;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -106,9 +107,8 @@ fn the_program_of_a_process() {
 }
 
 fn program(path: &Path, steps: u64, aborts: u64) -> Command {
-    let mut command = Command::new(std::env::current_exe().expect("the test runs"));
-    command.args(["--exact", "resume::the_program_of_a_process", "--test-threads=1"]);
-    command.env(PROGRAM, format!("{}|{steps}|{aborts}", path.display()));
+    let mut command = process_of(concat!(module_path!(), "::the_program_of_a_process"));
+    command.arg("--test-threads=1").env(PROGRAM, format!("{}|{steps}|{aborts}", path.display()));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command
 }

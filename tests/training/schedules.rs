@@ -1,6 +1,6 @@
 //! Tests schedules of learning rates. `pytorch.py` prints the expected numbers of PyTorch 2.15.0.
 
-use crate::steps::{batch, both, loss, net, update, weights};
+use super::steps::{batch, both, loss, net, update, weights};
 use ms::optim::{ParameterGroups, schedule_fn};
 use ms::prelude::*;
 use ms::{context, with_context};

@@ -3,13 +3,6 @@
 // `MS_DEVICE_TARGET=sim` needs this backend.
 use ms_sim as _;
 
-#[path = "../common/counted.rs"]
-mod counted;
-#[path = "../common/late_errors.rs"]
-mod late_errors;
-#[path = "../common/thread_time.rs"]
-mod thread_time;
-
 /// Returns pseudorandom f64 values around zero in a shape.
 fn scattered(shape: &[usize], seed: f64) -> ms::Tensor {
     let numel = shape.iter().product::<usize>();

@@ -3,9 +3,9 @@
 //! The graphs are calls, recomputation, branches, and compiled functions on an eager tape. The gradients cost as much
 //! as the parts, and have the same bits as without graphs.
 
-use crate::scattered;
-use crate::thread_time::thread_seconds;
+use super::scattered;
 use ms::prelude::*;
+use ms_conformance::thread_time::thread_seconds;
 
 fn step(state: &Tensor, x: &Tensor) -> Tensor {
     (state * 0.5 + x).tanh()

@@ -1,11 +1,11 @@
 //! Compares second derivatives of movement, products, convolutions and pooling with differences of first ones, eagerly
 //! and compiled.
 
-use crate::scattered;
+use super::scattered;
+use ms::internals::session::{Compiled, Precision};
 use ms::ops::{self, ConvOptions, PoolOptions, Segment};
 use ms::tensor::WithStep;
 use ms::{DType, Tensor, tensor};
-use ms_core::session::{Compiled, Precision};
 
 /// Computes `Σ y³` for the result `y` of an op. Its second derivative goes through the op three times.
 fn cubed(y: Tensor) -> Tensor {
@@ -21,8 +21,8 @@ fn check(name: &str, shape: &[usize], f: impl Fn(&Tensor) -> Tensor) {
     let at = |sign: f64| slope(&ops::add(&x, ops::mul(&direction, sign * step))).item::<f64>();
     let want = (at(1.0) - at(-1.0)) / (2.0 * step);
     assert!((got - want).abs() <= 1e-6 * (1.0 + want.abs()), "{name}: {got}, not {want}");
-    let graph =
-        ms_core::trace::build(name, &[x.ty()], |x| Ok(vec![ms::grad(&slope)(&x[0])])).expect("the trace is valid");
+    let graph = ms::internals::trace::build(name, &[x.ty()], |x| Ok(vec![ms::grad(&slope)(&x[0])]))
+        .expect("the trace is valid");
     let compiled = Compiled::new(&graph, Precision::Strict).and_then(|it| it.run(&[x])).expect("the graph runs");
     let got = ops::sum(ops::mul(&compiled[0], &direction), ()).item::<f64>();
     assert!((got - want).abs() <= 1e-6 * (1.0 + want.abs()), "{name}, compiled: {got}, not {want}");

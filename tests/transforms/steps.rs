@@ -1,10 +1,10 @@
 //! Tests the warning about gradients that are zero because every path to the result leads through a step function.
 
 use ms::error::collect_warnings;
+use ms::ops::{Derivative, OpDef};
 use ms::prelude::*;
+use ms::tensor::Type;
 use ms::{Code, ops};
-use ms_core::ops::{Derivative, OpDef};
-use ms_core::tensor::Type;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::path::Path;

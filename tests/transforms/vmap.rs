@@ -1,9 +1,9 @@
 //! Tests `vmap` in programs: axes, nesting, composition with `grad` and `jit`, cells and state.
 
-use crate::counted::counted;
-use crate::late_errors::catch;
 use ms::prelude::*;
 use ms::{Code, grad, jit, value_and_grad, vmap, vmap_cells};
+use ms_conformance::counted::counted;
+use ms_conformance::late_errors::catch;
 
 fn f32s(x: &Tensor) -> Vec<f32> {
     x.to_vec::<f32>()

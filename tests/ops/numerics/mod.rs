@@ -8,8 +8,8 @@ mod extremes;
 mod sums;
 
 use ms::Tensor;
-use ms_core::session::{Compiled, Precision};
-use ms_core::trace;
+use ms::internals::session::{Compiled, Precision};
+use ms::internals::trace;
 
 type Function = fn(&Tensor) -> Tensor;
 

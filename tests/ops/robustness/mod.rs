@@ -9,9 +9,9 @@ mod one_rule;
 mod shapes;
 mod sizes;
 
-use crate::late_errors::catch;
 use ms::prelude::*;
 use ms::{Code, Result};
+use ms_conformance::late_errors::catch;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The expected outcome of a call.

@@ -1,10 +1,10 @@
 //! Tests cases that have the same outcome eagerly and compiled.
 
 use super::{Case, Gives, NAN, Refused, check, empty, image, row, verdict};
-use crate::late_errors::catch;
 use ms::Code;
 use ms::ops::{CrossEntropy, Reduction};
 use ms::prelude::*;
+use ms_conformance::late_errors::catch;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 fn pair() -> [Tensor; 2] {

@@ -1,9 +1,9 @@
 //! Tests operands with shapes that do not belong together.
 
-use crate::late_errors::catch;
 use ms::Code;
 use ms::ops::{AttentionOptions, BatchStatistics, CrossEntropy, Reduction};
 use ms::prelude::*;
+use ms_conformance::late_errors::catch;
 
 type Shapes = &'static [&'static [usize]];
 

@@ -1,6 +1,6 @@
 //! Tests auxiliary results: the second part of a pair is returned unchanged.
 
-use super::both;
+use super::{both, check};
 use ms::All;
 use ms::prelude::*;
 

@@ -1,6 +1,6 @@
 //! Tests derivatives that users define: `custom_vjp`, `bprop`, `recompute` and `stop_gradient`.
 
-use super::both;
+use super::{both, check};
 use ms::Context;
 use ms::prelude::*;
 

@@ -1,6 +1,6 @@
 //! Tests derivatives that users define: `custom_jvp`, and `custom_vjp` by residuals.
 
-use super::both;
+use super::{both, check};
 use ms::custom::{Type, Vjp};
 use ms::prelude::*;
 use ms::{Code, catch};

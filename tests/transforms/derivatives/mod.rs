@@ -39,7 +39,7 @@ fn check(what: &str, f: fn(&Tensor) -> Tensor, x: &Tensor, want: &[f32]) {
 macro_rules! both {
     ($what:expr, $f:expr, $x:expr, $want:expr) => {{
         let x = $x;
-        $crate::derivatives::check($what, $f, &x, &$want);
+        check($what, $f, &x, &$want);
         let got = ms::jit(|x: &Tensor| $f(x))(&x).to_vec::<f32>();
         let close = got.iter().zip(&$want).all(|(a, b): (&f32, &f32)| (a - b).abs() <= 1e-4 * (1.0 + b.abs()));
         assert!(got.len() == $want.len() && close, "{}, compiled: {got:?}, not {:?}", $what, $want);
@@ -136,7 +136,7 @@ fn what_is_refused_has_a_code() {
 
 /// Runs a function that is compiled for the type of `x`.
 fn compiled(f: &dyn Fn(&Tensor) -> Tensor, x: &Tensor) -> Tensor {
-    let graph = ms_core::trace::build("f", &[x.ty()], |it| Ok(vec![f(&it[0])])).expect("the function is traced");
-    let compiled = ms_core::session::Compiled::new(&graph, ms::Precision::Highest);
+    let graph = ms::internals::trace::build("f", &[x.ty()], |it| Ok(vec![f(&it[0])])).expect("the function is traced");
+    let compiled = ms::internals::session::Compiled::new(&graph, ms::Precision::Highest);
     compiled.and_then(|it| it.run(std::slice::from_ref(x))).expect("the graph runs").swap_remove(0)
 }

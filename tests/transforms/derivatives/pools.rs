@@ -1,9 +1,9 @@
 //! Compares gradients of pooling over random windows with loops over the definition.
 
 use super::random::next;
+use ms::ops::PoolOptions;
 use ms::prelude::*;
-use ms_core::ops::PoolOptions;
-use ms_core::tensor::Ellipsis;
+use ms::tensor::Ellipsis;
 
 /// A pool over one or two axes.
 #[derive(Clone, Debug)]

@@ -2,6 +2,7 @@
 
 use ms::At;
 use ms::prelude::*;
+use ms_conformance::process_of;
 
 /// Returns a pseudorandom number.
 pub(super) fn next(state: &mut u64) -> usize {
@@ -123,9 +124,8 @@ fn gradients_of_random_structures_have_the_same_bits() {
     let all = format!("bits {all:x?}");
     println!("{all}");
     if std::env::var_os("MS_CPU_ISA").is_none() {
-        let mut test = std::process::Command::new(std::env::current_exe().expect("this test is a file"));
-        test.args(["derivatives::random::gradients_of_random_structures_have_the_same_bits", "--exact", "--nocapture"]);
-        let output = test.env("MS_CPU_ISA", "interp").output().expect("the test starts");
+        let mut test = process_of(concat!(module_path!(), "::gradients_of_random_structures_have_the_same_bits"));
+        let output = test.arg("--nocapture").env("MS_CPU_ISA", "interp").output().expect("the test starts");
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success() && text.contains(&all), "interpreted: {text}, not {all}");
     }

@@ -31,7 +31,7 @@ fn by_slices(x: &Tensor, rows: &[i64]) -> Tensor {
         return ops::concat(&[by_position(x, &rows[..1]), by_position(x, &rows[1..])], 0);
     }
     let stop = rows[rows.len() - 1] + step.signum();
-    let range = ms_core::tensor::Index::Slice {
+    let range = ms::tensor::Index::Slice {
         start: Some(rows[0] as isize),
         stop: (stop >= 0).then_some(stop as isize),
         step: step as isize,

@@ -91,8 +91,9 @@ fn forward(f: Function, x: &Tensor) -> Tensor {
 }
 
 fn compiled(f: Function, x: &Tensor) -> Vec<Tensor> {
-    let graph = ms_core::trace::build("f", &[x.ty()], |it| Ok(derivatives(f, &it[0]))).expect("the function is traced");
-    let compiled = ms_core::session::Compiled::new(&graph, ms::Precision::Highest);
+    let graph =
+        ms::internals::trace::build("f", &[x.ty()], |it| Ok(derivatives(f, &it[0]))).expect("the function is traced");
+    let compiled = ms::internals::session::Compiled::new(&graph, ms::Precision::Highest);
     compiled.and_then(|it| it.run(std::slice::from_ref(x))).expect("the graph runs").into_iter().collect()
 }
 

@@ -3,8 +3,8 @@
 //! These are reductions, weights, functions of other frameworks, and numbers near the ends with powers that overflow or
 //! vanish.
 
+use super::super::compiled;
 use super::column;
-use crate::derivatives::compiled;
 use ms::ops::{self, Reduction};
 use ms::prelude::*;
 

@@ -1,10 +1,10 @@
 //! Runs a program on all execution paths: eagerly, compiled, and by reference evaluation of its graph.
 
 use ms::Context;
+use ms::internals::trace::build;
 use ms::ops::{evaluate_graph, verify};
 use ms::prelude::*;
 use ms::tensor::Array;
-use ms_core::trace::build;
 
 /// Runs without compiling, as `MS_JIT=0` does.
 pub fn eagerly<R>(run: impl FnOnce() -> R) -> R {
