@@ -197,7 +197,7 @@ impl Dispatcher for Recorder {
     }
 }
 
-/// The composites that are compared with examples of ONNX instead, in `tests/ops/quantization.rs`.
+/// The composites that are compared with examples of ONNX instead, in `ms-backends/conformance/suites/ops/quantization.rs`.
 const OF_ONNX: [&str; 2] = ["dequantize", "quantize"];
 
 /// Every composite is applied by some case: as one op by the reference, and by the ops of its body on the other paths.

@@ -1,6 +1,6 @@
 //! Tests that the table of functions in `narrow` is complete.
 
-use crate::narrow::NAMES;
+use crate::ops::narrow::NAMES;
 
 /// The table has every function in the files of losses, activations and statistics.
 #[test]

@@ -19,7 +19,7 @@
 //! `tangents_against_gradients` in `ms-core/runtime/tests/composites.rs`.
 //!
 //! **Invariant:** The level of copies changes no result. Test: `copies_and_results_at_every_level` in
-//! `tests/effects/copies.rs`.
+//! `ms-backends/conformance/suites/effects/copies.rs`.
 
 #![cfg_attr(ms_sanitize, feature(sanitize))]
 

@@ -1,6 +1,6 @@
 """Writes ends.txt: values and derivatives of functions at the ends of their domains, of PyTorch in f64.
 
-    python tests/transforms/data/ends.py        # PyTorch 2.15.0
+    python ms-backends/conformance/suites/transforms/data/ends.py        # PyTorch 2.15.0
 
 A line is `name dtype : operands : values : first derivatives : second ones`. Operands are numbers of the dtype, where
 `any` are numbers of all dtypes. First derivatives are those of the sum of the values times 1, 2, 3 and so on, and second

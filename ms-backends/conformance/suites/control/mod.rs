@@ -1,8 +1,5 @@
 //! Tests control flow on host values and on tensors, and its errors.
 
-// `MS_DEVICE_TARGET=sim` needs this backend.
-use ms_sim as _;
-
 /// Declares a compiled function of tensors. The module of its name has `native`, the same body on numbers, which Rust
 /// runs. In the body `number` makes a tensor or a number.
 macro_rules! twins {

@@ -235,7 +235,7 @@ impl Net {
 /// The test loads a file that PyTorch wrote: `data/generate.py`.
 #[test]
 fn a_network_of_pytorch_is_loaded_and_computes_the_same() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/training/data/pytorch.safetensors");
+    let path = ms_conformance::data("training/data/pytorch.safetensors");
     let file = StateDict::read(path).expect("the file is there");
     let width = 4;
     let block = || Block { norm: nn::LayerNorm::new(width), fc: nn::Dense::new(width, width).without_bias() };

@@ -286,7 +286,7 @@ fn routines(name: &str, run: impl FnOnce()) -> String {
 }
 
 /// Compares the places where steps read and write, in plan order, with a snapshot. `MS_BLESS=1` updates
-/// `tests/effects/plans.txt`.
+/// `plans.txt`.
 #[test]
 fn plans_keep_program_order() {
     let p = || Parameter::new(Tensor::ones([2]), "p");
@@ -301,7 +301,7 @@ fn plans_keep_program_order() {
         routines("calls", || drop(writes_in_calls(&net, x))),
     ];
     let got = plans.join("\n");
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/effects/plans.txt");
+    let path = ms_conformance::data("effects/plans.txt");
     if std::env::var_os("MS_BLESS").is_some_and(|it| it == "1") {
         std::fs::write(&path, &got).expect("the folder can be written");
     }

@@ -1,7 +1,7 @@
 """Prints the expected numbers of optimisers.rs (the last four) and steps.rs and schedules.rs: PyTorch's in f64, and
 for Lion and Lamb, which PyTorch does not have, those of their formulas.
 
-    python tests/training/pytorch.py        # PyTorch 2.15.0
+    python ms-backends/conformance/suites/training/pytorch.py        # PyTorch 2.15.0
 """
 
 import torch

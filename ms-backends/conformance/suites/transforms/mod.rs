@@ -1,8 +1,5 @@
 //! Tests derivatives of every order, and `vmap`.
 
-// `MS_DEVICE_TARGET=sim` needs this backend.
-use ms_sim as _;
-
 /// Returns pseudorandom f64 values around zero in a shape.
 fn scattered(shape: &[usize], seed: f64) -> ms::Tensor {
     let numel = shape.iter().product::<usize>();

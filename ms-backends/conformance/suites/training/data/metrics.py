@@ -1,4 +1,4 @@
-"""Writes metrics.json, which tests/training/metrics.rs reads: scikit-learn 1.9.1 and NLTK 3.10.4."""
+"""Writes metrics.json, which metrics.rs reads: scikit-learn 1.9.1 and NLTK 3.10.4."""
 
 import json
 import pathlib

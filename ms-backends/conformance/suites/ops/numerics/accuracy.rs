@@ -64,7 +64,7 @@ fn functions() -> BTreeMap<&'static str, Held> {
 /// Returns the rows of the table: the name, the bounds in ulp for f32 and f64, and the largest argument for which they
 /// hold.
 fn stated() -> Vec<(&'static str, f64, f64, f64)> {
-    let functions = include_str!("../../../docs/numerics.md").split("\n## ").next().expect("a text has a beginning");
+    let functions = include_str!("../../pages/numerics.md").split("\n## ").next().expect("a text has a beginning");
     let rows = functions.lines().filter(|it| it.starts_with("| `"));
     let row = |line: &'static str| {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();

@@ -1,7 +1,7 @@
 """Writes pytorch.safetensors: the state dict of a small network, inputs, and its outputs in
 evaluation, under `state.`, `ids` and `outputs`.
 
-    python tests/training/data/generate.py        # PyTorch 2.15.0
+    python ms-backends/conformance/suites/training/data/generate.py        # PyTorch 2.15.0
 """
 
 import json

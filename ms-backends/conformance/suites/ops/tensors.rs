@@ -10,7 +10,7 @@ fn row(a: DType) -> String {
 
 #[test]
 fn the_table_of_promotion_is_the_documented_one() {
-    let page = include_str!("../../docs/tensors.md");
+    let page = include_str!("../pages/tensors.md");
     for dtype in DType::ALL {
         let row = row(dtype);
         assert!(page.lines().any(|line| line == row), "docs/tensors.md lacks this row:\n{row}");
