@@ -202,6 +202,7 @@ macro_rules! functions {
     ($($name:ident($($it:ident: $of:ident $shape:expr),*) => $body:expr;)*) => {
         /// The names of the functions that are checked.
         /// The functions of the table.
+        #[allow(dead_code, reason = "a test of the sources of ops reads it")]
         pub const NAMES: &[&str] = &[$(stringify!($name)),*];
 
         fn check_functions(checks: &Checks) {

@@ -1,6 +1,6 @@
 //! Tests derivatives of functions: every transform, in any order, eagerly and compiled.
 
-mod aux;
+mod auxiliary;
 mod custom_rules;
 mod custom_tangents;
 mod ends;
