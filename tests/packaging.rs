@@ -1,7 +1,8 @@
 //! Tests the published packages: `deny.toml` allows the licences of their dependencies, and they have metadata.
 
 use serde_json::Value;
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn root() -> &'static Path {
@@ -16,6 +17,14 @@ fn packages() -> Vec<Value> {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo writes JSON");
     metadata["packages"].as_array().expect("a list of packages").clone()
+}
+
+/// Returns the packages of this repository that are published.
+fn published() -> Vec<Value> {
+    let mut all = packages();
+    // `null` permits any registry, and an empty list none.
+    all.retain(|it| it["source"].is_null() && it["publish"].is_null());
+    all
 }
 
 /// Returns the licences that `deny.toml` allows.
@@ -49,9 +58,7 @@ fn licences_of_dependencies_are_allowed() {
 
 #[test]
 fn packages_that_are_published_have_metadata() {
-    let own: Vec<Value> = packages().into_iter().filter(|it| it["source"].is_null()).collect();
-    // `null` permits any registry, and an empty list none.
-    let published: Vec<&Value> = own.iter().filter(|it| it["publish"].is_null()).collect();
+    let published = published();
     let mut names: Vec<&str> = published.iter().filter_map(|it| it["name"].as_str()).collect();
     names.sort();
     assert_eq!(
@@ -74,7 +81,7 @@ fn packages_that_are_published_have_metadata() {
             "ms-x64"
         ]
     );
-    for package in published {
+    for package in &published {
         for field in ["description", "license", "rust_version"] {
             assert!(package[field].is_string(), "{} lacks {field}", package["name"]);
         }
@@ -100,4 +107,80 @@ fn examples_need_few_packages() {
     let packages: std::collections::BTreeSet<&str> = text.lines().filter_map(|it| it.split(' ').next()).collect();
     assert!(packages.contains("ms-core"), "{packages:?}");
     assert!(packages.len() <= LIMIT, "{} packages, above {LIMIT}: {packages:?}", packages.len());
+}
+
+/// The files of the backend that `docs/backend.md` shows. The page has their numbers of lines.
+const BACKEND: [&str; 6] =
+    ["Cargo.toml", ".cargo/config.toml", "src/memory.rs", "src/driver.rs", "src/lib.rs", "tests/conformance.rs"];
+
+#[test]
+fn the_backend_of_the_page_is_short() {
+    const LIMIT: usize = 600;
+    let page = fs::read_to_string(root().join("docs/backend.md")).expect("the page");
+    let lines = BACKEND.map(|name| {
+        let text = fs::read_to_string(root().join("examples/backend").join(name)).expect("a file of the backend");
+        let lines = text.lines().count();
+        let row = format!("| `{name}` | {lines} |");
+        assert!(page.contains(&row), "docs/backend.md lacks {row}");
+        lines
+    });
+    let all: usize = lines.iter().sum();
+    assert!(all <= LIMIT, "{all} lines, above {LIMIT}");
+}
+
+/// Runs a command. Its output is the test's.
+fn run(command: &mut Command) {
+    let status = command.status().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(status.success(), "{command:?}: {status}");
+}
+
+/// Makes the packages of all crates in a folder. Returns the folder of each unpacked package.
+fn unpacked(folder: &Path) -> Vec<PathBuf> {
+    const LIMIT: u64 = 10 << 20;
+    let target = folder.join("target");
+    let names = published();
+    let names = names.iter().filter_map(|it| it["name"].as_str()).flat_map(|it| ["-p", it]);
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["package", "--no-verify", "--allow-dirty", "--target-dir"]).arg(&target).args(names);
+    run(cargo.current_dir(root()));
+    let crates = folder.join("crates");
+    fs::create_dir(&crates).expect("the folder is new");
+    let packages = fs::read_dir(target.join("package")).expect("cargo makes packages").flatten().map(|it| it.path());
+    let packages = packages.filter(|it| it.extension().is_some_and(|it| it == "crate"));
+    packages
+        .map(|package| {
+            let bytes = package.metadata().expect("a package").len();
+            assert!(bytes <= LIMIT, "{} has {bytes} bytes", package.display());
+            run(Command::new("tar").arg("-xzf").arg(&package).arg("-C").arg(&crates));
+            crates.join(package.file_stem().expect("a package has a name"))
+        })
+        .collect()
+}
+
+/// A backend elsewhere builds from the packages, without this repository, and passes the suites.
+#[test]
+#[ignore = "packages and builds every crate, and runs all suites: takes many minutes"]
+fn a_backend_elsewhere_passes_the_suites() {
+    let folder = std::env::temp_dir().join(format!("ms packages {}", std::process::id()));
+    fs::create_dir(&folder).expect("no other test has this folder");
+    let patches: String = unpacked(&folder)
+        .iter()
+        .map(|it| {
+            let stem = it.file_name().expect("a package has a name").to_string_lossy();
+            let name = stem.rsplit_once('-').expect("a package has a version").0;
+            format!("{name} = {{ path = {it:?} }}\n")
+        })
+        .collect();
+    let backend = folder.join("backend");
+    for name in BACKEND {
+        let to = backend.join(name);
+        fs::create_dir_all(to.parent().expect("below the backend")).expect("the folder is writable");
+        fs::copy(root().join("examples/backend").join(name), to).expect("the folder is writable");
+    }
+    let settings = backend.join(".cargo/config.toml");
+    let text = fs::read_to_string(&settings).expect("it was copied");
+    fs::write(&settings, format!("{text}\n[patch.crates-io]\n{patches}")).expect("the folder is writable");
+    let mut suites = Command::new("cargo");
+    run(suites.args(["test", "--test", "conformance"]).current_dir(&backend).env_remove("MS_DEVICE_TARGET"));
+    fs::remove_dir_all(folder).expect("the test created it");
 }

@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[path = "../common/gpt.rs"]
 mod gpt;
 
+mod elsewhere;
 mod failures;
 mod memory;
 mod ops_only;
