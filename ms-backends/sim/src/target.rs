@@ -21,6 +21,8 @@ pub static KERNELS: Target = Target {
     // Contractions are compiled apart from kernels.
     epilogues: &[],
     repeats: None,
+    library: None,
+    products: None,
     composites: &[],
     images: Images { contracted: Contracted::All, order: AxisOrder::ChannelsLast },
     // The interpreter has the instructions of formulas only.
