@@ -18,10 +18,13 @@
 //! There are [`DEVICES`] devices of each kind, `sim:0` and so on. A program links the crate with `use ms_sim as _;`. It
 //! selects a device with `MS_DEVICE_TARGET=sim`, `Context::device_target` or `Tensor::to`.
 //!
-//! Modules in order: [`scheduler`] has streams, failures and counters, `blocks` and `memory` have the memory of a
-//! device, `reference` runs steps on the host by their specifications, `target` describes the devices to lowering,
-//! `kernel` has kernels on device addresses, `submission` has steps that are submitted together, `capture` keeps them,
-//! `driver` queues them, `step` runs single ops, and `backend` compiles.
+//! Modules in order:
+//!
+//! - [`scheduler`] has streams, failures and counters; `blocks` and `memory` have the memory of a device.
+//! - `reference` runs steps on the host by their specifications; `target` describes the devices to lowering.
+//! - `kernel` has kernels on device addresses, and `submission` has steps that are submitted together.
+//! - `capture` keeps what was submitted, and `driver` queues steps.
+//! - `step` runs single ops, and `backend` compiles.
 
 mod backend;
 mod blocks;

@@ -5,9 +5,9 @@ use ms_ir::ReductionOrder;
 use ms_ops::ops::AxisOrder;
 use std::sync::LazyLock;
 
-/// A device that runs kernels. It is like a GPU, and differs from a processor wherever a target permits: relaxed
-/// reductions have the order of blocks, every convolution is a contraction of channels-last images (NHWC), contractions
-/// read operands of any strides, and kernels are small.
+/// A device that runs kernels. It is like a GPU, and differs from a processor wherever a target permits. Relaxed
+/// reductions have the order of blocks. Every convolution is a contraction of channels-last images (NHWC). Contractions
+/// read operands of any strides. Kernels are small.
 pub static KERNELS: Target = Target {
     // A warp.
     parallel_width: 32,

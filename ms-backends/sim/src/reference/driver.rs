@@ -169,12 +169,15 @@ pub struct ReferenceOp {
     attrs: Attrs,
     precision: Precision,
     /// The programs of the op, by the types of its operands.
-    programs: Mutex<Vec<(Vec<Type>, Arc<dyn Executable>)>>,
+    programs: Mutex<Vec<Program>>,
 }
+
+/// The types of operands, and the program.
+type Program = (Vec<Type>, Arc<dyn Executable>);
 
 /// The implementation of an op.
 enum Implementation {
-    /// Its definition.
+    /// The definition.
     Definition,
     /// A convolution of this geometry.
     Convolution(fn(&Attrs, &[&Type]) -> ConvGeometry),
@@ -182,8 +185,8 @@ enum Implementation {
     Program,
 }
 
-/// Returns the implementation of an op. Its definition may calculate in f64. In strict precision it runs by the
-/// definition only if that has the bits of `docs/numerics.md`.
+/// Returns the implementation of an op. A definition may calculate in f64. In strict precision it is the implementation
+/// only if it has the bits of `docs/numerics.md`.
 fn implementation(op: Op, precision: Precision) -> Implementation {
     match &definition(op).lowering {
         Lowering::Spatial(rule) => match rule.form {
