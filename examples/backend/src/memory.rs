@@ -1,9 +1,8 @@
 //! Implements the memory of the device: a second heap.
 
-use ms_ir::data::{Device, DeviceKind, Fence, Memory, Origin, Restored, Stream, StreamKind, Streams};
+use ms_ir::data::{Device, DeviceKind, Fence, Memory, Origin, Restored, StagingRing, Stream, StreamKind, Streams};
 use ms_ir::error::{Code, Error, Result};
 use std::alloc::Layout;
-use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -45,6 +44,8 @@ impl Streams for Heap {
         Ok(())
     }
 
+    fn finish(&self, _: Fence) {}
+
     fn synchronize(&self, _: Option<&[Stream]>) -> Result<()> {
         Ok(())
     }
@@ -80,16 +81,23 @@ unsafe impl Memory for Heap {
         Ok(())
     }
 
-    unsafe fn copy_from_host(&self, _: Stream, from: &[u8], to: *mut u8) -> Result<()> {
-        // SAFETY: the target is inside a block, by this method's contract.
-        unsafe { to.copy_from_nonoverlapping(from.as_ptr(), from.len()) };
-        Ok(())
+    fn staging(&self) -> &StagingRing {
+        static RING: StagingRing = StagingRing::new();
+        &RING
     }
 
-    unsafe fn copy_to_host(&self, _: Stream, from: *const u8, to: &mut [MaybeUninit<u8>]) -> Result<()> {
-        // SAFETY: the source is inside a block, by this method's contract.
-        unsafe { to.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(from, to.len()) };
-        Ok(())
+    fn allocate_pinned(&self, bytes: usize) -> Result<NonNull<u8>> {
+        self.allocate(STREAM, bytes)
+    }
+
+    unsafe fn copy_from_pinned(&self, stream: Stream, from: *const u8, to: *mut u8, bytes: usize) -> Result<()> {
+        // SAFETY: pinned memory is a block too, and the rest is this method's contract.
+        unsafe { self.copy(stream, from, to, bytes) }
+    }
+
+    unsafe fn copy_to_pinned(&self, stream: Stream, from: *const u8, to: *mut u8, bytes: usize) -> Result<()> {
+        // SAFETY: pinned memory is a block too, and the rest is this method's contract.
+        unsafe { self.copy(stream, from, to, bytes) }
     }
 
     unsafe fn fill(&self, _: Stream, to: *mut u8, bytes: usize, value: u8) -> Result<()> {

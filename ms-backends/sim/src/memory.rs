@@ -1,12 +1,15 @@
 //! Implements the memory of a simulated device.
 
 use crate::blocks::Blocks;
-use crate::scheduler::{Queue, Random, Simulation, Work};
-use ms_ir::data::{Array, Device, Fence, Memory, Origin, Restored, Storage, Stream, StreamKind, Streams};
+use crate::scheduler::{Peer, Queue, Random, Simulation, Work};
+use ms_ir::data::{
+    Array, Device, Fence, Memory, Origin, PeerAddress, Restored, StagingRing, Storage, Stream, StreamKind, Streams,
+};
 use ms_ir::environment::{Variable, number};
 use ms_ir::environment_variables;
 use ms_ir::error::{Code, Error, Result};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+use std::any::Any;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock};
@@ -15,7 +18,7 @@ environment_variables! {
     static SEED: Variable<u64> = Variable::new("MS_SIM_SEED", number, || "a number".to_owned());
 }
 
-/// The size of a device's memory in bytes. The system only provides the pages that are used.
+/// The size of a device's memory in bytes.
 pub const BYTES: usize = 8 << 30;
 
 /// The alignment of blocks in bytes.
@@ -39,14 +42,15 @@ pub struct SimMemory {
     /// The first of the bytes behind the addresses, at the same offsets.
     bytes: NonNull<u8>,
     blocks: Arc<Blocks>,
-    queue: Queue,
+    queue: Arc<Queue>,
+    staging: StagingRing,
     pub simulation: Arc<Simulation>,
 }
 
 /// Bytes of the device that a stream copies to the host. They are available after a wait for the stream.
 pub type Copied = Arc<OnceLock<Box<[MaybeUninit<u8>]>>>;
 
-/// The host address of device bytes that queued work accesses.
+/// The host address of bytes that queued work accesses.
 #[derive(Clone, Copy)]
 struct Bytes(*mut u8);
 
@@ -75,20 +79,15 @@ impl SimMemory {
             let message = format!("`{device}` is not available: the system reserves no {BYTES} bytes: {errno}");
             Error::new(Code::DeviceUnavailable, message)
         };
-        let map = |access: ProtFlags| {
-            // SAFETY: the mapping is new, at an address that the system chooses, so it replaces no other memory.
-            let mapped =
-                unsafe { mmap_anonymous(std::ptr::null_mut(), BYTES, access, MapFlags::PRIVATE | MapFlags::NORESERVE) };
-            mapped.map_err(refuse)
-        };
-        let first = map(ProtFlags::empty())? as usize;
-        let bytes = map(ProtFlags::READ | ProtFlags::WRITE)?;
+        let first = map(BYTES, ProtFlags::empty()).map_err(refuse)?.as_ptr() as usize;
+        let bytes = map(BYTES, ProtFlags::READ | ProtFlags::WRITE).map_err(refuse)?;
         Ok(Self {
             device,
             first,
-            bytes: NonNull::new(bytes.cast()).expect("a mapping is not at address zero"),
+            bytes,
             blocks: Arc::new(Blocks::new(BYTES)),
-            queue: Queue::new(SEED.value().unwrap_or(0)),
+            queue: Arc::new(Queue::new(SEED.value().unwrap_or(0))),
+            staging: StagingRing::default(),
             simulation: Arc::default(),
         })
     }
@@ -140,7 +139,7 @@ impl SimMemory {
     /// Queues a copy of bytes to the host on a stream.
     ///
     /// # Safety
-    /// The conditions of [`Memory::copy_to_host`] hold for the source.
+    /// The source is inside a block, and when this runs, no other work writes it.
     ///
     /// # Errors
     /// The errors of the device.
@@ -162,9 +161,28 @@ impl SimMemory {
         self.queue.set_seed(seed);
     }
 
+    /// Returns the queue for the work of another device.
+    fn peer(&self) -> Peer {
+        Peer { queue: self.queue.clone(), simulation: self.simulation.clone() }
+    }
+
+    /// Makes later work of a stream begin when the work of another device up to a fence has ended.
+    fn await_peer(&self, stream: Stream, peer: &Self, fence: Fence, depends: bool) {
+        let work = Work::AwaitPeer { own: self.peer(), peer: peer.peer(), fence, depends };
+        self.queue.put(stream, work, &self.simulation);
+    }
+
     fn bytes_at(&self, address: *const u8) -> Bytes {
         Bytes(self.real(address as usize))
     }
+}
+
+/// Maps memory that is never unmapped. The system only provides the pages that are used.
+fn map(bytes: usize, access: ProtFlags) -> rustix::io::Result<NonNull<u8>> {
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    // SAFETY: the mapping is new, at an address that the system chooses, so it replaces no other memory.
+    let mapped = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, access, flags)? };
+    Ok(NonNull::new(mapped.cast()).expect("a mapping is not at address zero"))
 }
 
 /// Returns the number of bytes that a block of `bytes` bytes occupies. `None` if no block can be so large.
@@ -206,6 +224,13 @@ impl Streams for SimMemory {
         self.queue.wait(fence, &self.simulation)
     }
 
+    fn finish(&self, fence: Fence) {
+        if !self.queue.has_ended(fence) {
+            self.simulation.waited();
+            self.queue.finish(fence, &self.simulation);
+        }
+    }
+
     fn synchronize(&self, streams: Option<&[Stream]>) -> Result<()> {
         self.simulation.waited();
         self.queue.synchronize(streams, &self.simulation)
@@ -226,7 +251,7 @@ unsafe impl Memory for SimMemory {
         let take = || self.blocks.take(stream, room, self.simulation.limit());
         let offset = take().or_else(|| {
             self.simulation.waited();
-            self.queue.finish(&self.simulation);
+            self.queue.finish_all(&self.simulation);
             take()
         });
         let offset = offset.ok_or_else(refuse)?;
@@ -266,22 +291,56 @@ unsafe impl Memory for SimMemory {
         Ok(())
     }
 
-    unsafe fn copy_from_host(&self, stream: Stream, from: &[u8], to: *mut u8) -> Result<()> {
+    unsafe fn copy_from_peer(&self, stream: Stream, from: PeerAddress<'_>, to: *mut u8, bytes: usize) -> Result<bool> {
+        let Some(peer) = (from.memory as &dyn Any).downcast_ref::<Self>() else { return Ok(false) };
+        self.simulation.call()?;
+        self.simulation.copied_from_peer();
+        self.await_peer(stream, peer, peer.queue.fence(from.stream), true);
+        let (source, to) = (peer.bytes_at(from.address), self.bytes_at(to));
+        self.transfer(stream, move || {
+            // SAFETY: by the contract of `Memory::copy_from_peer`, both ranges are inside blocks of their devices.
+            unsafe { to.get().copy_from_nonoverlapping(source.get(), bytes) };
+        });
+        peer.await_peer(from.stream, self, self.queue.fence(stream), false);
+        Ok(true)
+    }
+
+    fn staging(&self) -> &StagingRing {
+        &self.staging
+    }
+
+    fn allocate_pinned(&self, bytes: usize) -> Result<NonNull<u8>> {
+        self.simulation.call()?;
+        let refuse = |errno| Error::new(Code::Memory, format!("the system has no memory for {bytes} bytes: {errno}"));
+        let block = map(bytes, ProtFlags::READ | ProtFlags::WRITE).map_err(refuse)?;
+        self.simulation.pinned(bytes);
+        Ok(block)
+    }
+
+    unsafe fn copy_from_pinned(&self, stream: Stream, from: *const u8, to: *mut u8, bytes: usize) -> Result<()> {
         self.simulation.call()?;
         self.simulation.copied_from_host();
-        let (from, to) = (Box::<[u8]>::from(from), self.bytes_at(to));
+        let (from, to) = (Bytes(from.cast_mut()), self.bytes_at(to));
         self.transfer(stream, move || {
-            // SAFETY: by the contract of `Memory::copy_from_host`, the target is inside a block.
-            unsafe { to.get().copy_from_nonoverlapping(from.as_ptr(), from.len()) };
+            // SAFETY: by the contract of `Memory::copy_from_pinned`, the target is inside a block, and nothing writes
+            // the source before this runs.
+            unsafe { to.get().copy_from_nonoverlapping(from.get(), bytes) };
         });
         Ok(())
     }
 
-    unsafe fn copy_to_host(&self, stream: Stream, from: *const u8, to: &mut [MaybeUninit<u8>]) -> Result<()> {
-        // SAFETY: by the contract of `Memory::copy_to_host`, the source is inside a block.
-        let read = unsafe { self.read(stream, from, to.len())? };
-        self.wait(self.fence(stream))?;
-        to.copy_from_slice(read.get().expect("the step has ended"));
+    unsafe fn copy_to_pinned(&self, stream: Stream, from: *const u8, to: *mut u8, bytes: usize) -> Result<()> {
+        self.simulation.call()?;
+        self.simulation.copied_to_host();
+        // SAFETY: by the contract of `Memory::copy_to_pinned`, the target is pinned memory. Nothing accesses it before the
+        // copy, so that what is read before it is not what was copied.
+        unsafe { to.write_bytes(UNWRITTEN, bytes) };
+        let (from, to) = (self.bytes_at(from), Bytes(to));
+        self.transfer(stream, move || {
+            // SAFETY: by the contract of `Memory::copy_to_pinned`, the source is inside a block, and nothing accesses the
+            // target before this runs.
+            unsafe { to.get().copy_from_nonoverlapping(from.get(), bytes) };
+        });
         Ok(())
     }
 
@@ -333,7 +392,7 @@ mod tests {
             // SAFETY: the test owns both blocks, which have at least 100 bytes.
             unsafe { memory.copy(stream, blocks[1].as_ptr(), blocks[2].as_ptr(), 100) }.expect("a copy");
             // SAFETY: the test owns the block, which has at least 100 bytes.
-            unsafe { memory.copy_to_host(stream, blocks[2].as_ptr(), &mut read) }.expect("a copy");
+            unsafe { (&memory as &dyn Memory).copy_to_host(stream, blocks[2].as_ptr(), &mut read) }.expect("a copy");
             // SAFETY: all elements of `read` were initialised.
             assert!(read.iter().all(|it| unsafe { it.assume_init() } == 1));
             // SAFETY: each block is freed once, with its size.

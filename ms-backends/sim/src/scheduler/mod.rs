@@ -10,5 +10,5 @@
 mod queue;
 mod simulation;
 
-pub use queue::{Queue, Random, Work};
+pub use queue::{Peer, Queue, Random, Work};
 pub use simulation::{Counts, Simulation};

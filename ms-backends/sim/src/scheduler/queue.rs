@@ -59,6 +59,26 @@ pub enum Work {
         /// Whether the stream reads results of the work, so that failures propagate.
         depends: bool,
     },
+    /// Awaits work of another device.
+    AwaitPeer {
+        /// The queue of this work.
+        own: Peer,
+        /// The queue of the other device.
+        peer: Peer,
+        /// The fence of the other device's work.
+        fence: Fence,
+        /// Whether the stream reads results of the work, so that failures propagate.
+        depends: bool,
+    },
+}
+
+/// The queue of a device, for the work of another one.
+#[derive(Clone)]
+pub struct Peer {
+    /// The queue.
+    pub queue: Arc<Queue>,
+    /// The counters and failures of the device.
+    pub simulation: Arc<Simulation>,
 }
 
 /// An item of work in the queue of a stream.
@@ -72,6 +92,14 @@ struct Failure {
     error: Error,
     /// Whether a wait has returned the error.
     is_reported: AtomicBool,
+    /// The devices on which it set error words, if there are several.
+    spread: Mutex<Vec<Peer>>,
+}
+
+impl Failure {
+    fn spread(&self) -> MutexGuard<'_, Vec<Peer>> {
+        self.spread.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A range of a stream's steps, by number, during which its error word was set.
@@ -197,6 +225,11 @@ impl Queue {
         }
     }
 
+    /// Returns the failure that propagates to work of another device that depends on a fence.
+    fn failure_at(&self, fence: Fence) -> Option<Arc<Failure>> {
+        self.state().failure_at(fence).cloned()
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -273,24 +306,31 @@ impl Queue {
 
     /// See [`Streams::wait`](ms_ir::data::Streams::wait).
     pub fn wait(&self, fence: Fence, simulation: &Simulation) -> Result<()> {
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        self.run_while(&running, simulation, |it| !it.has_ended(fence));
+        let running = self.run_while(self.running(), simulation, |it| !it.has_ended(fence));
         let failure = self.state().failure_at(fence).cloned();
-        failure.map_or(Ok(()), |it| Err(self.report(&running, simulation, &it)))
+        failure.map_or(Ok(()), |it| Err(self.report(running, simulation, &it)))
+    }
+
+    /// Returns whether the work up to a fence has ended.
+    pub fn has_ended(&self, fence: Fence) -> bool {
+        self.state().has_ended(fence)
+    }
+
+    /// See [`Streams::finish`](ms_ir::data::Streams::finish).
+    pub fn finish(&self, fence: Fence, simulation: &Simulation) {
+        drop(self.run_while(self.running(), simulation, |it| !it.has_ended(fence)));
     }
 
     /// See [`Streams::synchronize`](ms_ir::data::Streams::synchronize).
     pub fn synchronize(&self, streams: Option<&[Stream]>, simulation: &Simulation) -> Result<()> {
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        self.run_while(&running, simulation, |_| true);
+        let running = self.run_while(self.running(), simulation, |_| true);
         let failure = self.state().unreported(streams);
-        failure.map_or(Ok(()), |it| Err(self.report(&running, simulation, &it)))
+        failure.map_or(Ok(()), |it| Err(self.report(running, simulation, &it)))
     }
 
     /// Runs all work, whether or not it fails.
-    pub fn finish(&self, simulation: &Simulation) {
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        self.run_while(&running, simulation, |_| true);
+    pub fn finish_all(&self, simulation: &Simulation) {
+        drop(self.run_while(self.running(), simulation, |_| true));
     }
 
     /// Runs all work, unless another thread is running work.
@@ -304,15 +344,31 @@ impl Queue {
             Err(TryLockError::Poisoned(it)) => it.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
-        self.run_while(&running, simulation, goes_on);
+        drop(self.run_while(running, simulation, goes_on));
     }
 
-    /// Returns the error of a failure. Before that, it ends the work queued behind the failure, and
-    /// clears the error words that the failure set.
-    fn report(&self, running: &MutexGuard<'_, ()>, simulation: &Simulation, failure: &Arc<Failure>) -> Error {
-        self.run_while(running, simulation, |_| true);
-        let mut state = self.state();
+    /// Returns the error of a failure. Before that, it ends the work queued behind the failure, and clears the error
+    /// words that the failure set, on all devices.
+    fn report(&self, running: MutexGuard<'_, ()>, simulation: &Simulation, failure: &Arc<Failure>) -> Error {
+        let mut running = self.run_while(running, simulation, |_| true);
+        let mut peers = failure.spread().clone();
+        peers.retain(|it| !std::ptr::eq(&*it.queue, self));
+        if !peers.is_empty() {
+            // See `run_while`.
+            drop(running);
+            peers.iter().for_each(|it| it.queue.finish_all(&it.simulation));
+            running = self.running();
+        }
         failure.is_reported.store(true, Ordering::Relaxed);
+        self.clear_words(&running, failure);
+        drop(running);
+        peers.iter().for_each(|it| it.queue.clear_words(&it.queue.running(), failure));
+        failure.error.clone()
+    }
+
+    /// Clears the error words that a failure set.
+    fn clear_words(&self, _running: &MutexGuard<'_, ()>, failure: &Arc<Failure>) {
+        let mut state = self.state();
         for stream in &mut state.streams {
             let ended = stream.ended;
             if let Some(period) = stream.periods.last_mut()
@@ -328,28 +384,55 @@ impl Queue {
             }
             stream.periods.retain(|it| it.last.is_none() || !it.failure.is_reported.load(Ordering::Relaxed));
         }
-        failure.error.clone()
+    }
+
+    fn running(&self) -> MutexGuard<'_, ()> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs work while there is any and `goes_on` holds.
-    fn run_while(&self, _running: &MutexGuard<'_, ()>, simulation: &Simulation, goes_on: impl Fn(&State) -> bool) {
+    fn run_while<'q>(
+        &'q self,
+        mut running: MutexGuard<'q, ()>,
+        simulation: &Simulation,
+        goes_on: impl Fn(&State) -> bool,
+    ) -> MutexGuard<'q, ()> {
         loop {
             let mut state = self.state();
             if !goes_on(&state) {
-                return;
+                return running;
             }
             let Some(at) = state.pick() else {
                 assert_eq!(state.work, 0, "a stream awaits work that nobody has queued");
-                return;
+                return running;
             };
+            let mut merged = None;
+            if let Some(Queued { work: Work::AwaitPeer { own, peer, fence, depends }, .. }) =
+                state.streams[at].work.front()
+            {
+                let (own, peer, fence, depends) = (own.clone(), peer.clone(), *fence, *depends);
+                drop(state);
+                if !peer.queue.has_ended(fence) {
+                    // A thread that runs the work of one device does not wait for the work of another, which may await
+                    // the former.
+                    drop(running);
+                    peer.queue.finish(fence, &peer.simulation);
+                    running = self.running();
+                    continue;
+                }
+                merged = if depends { peer.queue.failure_at(fence) } else { None };
+                if let Some(failure) = &merged {
+                    failure.spread().extend([own, peer]);
+                }
+                state = self.state();
+            }
             let stream = &mut state.streams[at];
             let serial = stream.ended + 1;
             let Queued { work, origin } = stream.work.pop_front().expect("the stream has work");
             let word = stream.word().cloned();
-            let merged = match work {
-                Work::Await { fence, depends: true } => state.failure_at(fence).cloned(),
-                _ => None,
-            };
+            if let Work::Await { fence, depends: true } = work {
+                merged = state.failure_at(fence).cloned();
+            }
             let mut random = state.random.split();
             drop(state);
             // Other threads may queue work in the meantime.
@@ -359,7 +442,7 @@ impl Queue {
                     Some(origin) => origin.explain(error),
                     None => error,
                 };
-                Arc::new(Failure { error, is_reported: AtomicBool::new(false) })
+                Arc::new(Failure { error, is_reported: AtomicBool::new(false), spread: Mutex::default() })
             });
             let mut state = self.state();
             state.work -= 1;
@@ -425,7 +508,7 @@ fn run(
             restore();
             (Ended::Run, None)
         }
-        (Work::Restore(_), None) | (Work::Await { .. }, _) => (Ended::Run, None),
+        (Work::Restore(_), None) | (Work::Await { .. } | Work::AwaitPeer { .. }, _) => (Ended::Run, None),
     };
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|payload| (Ended::Panicked(payload), None))
 }

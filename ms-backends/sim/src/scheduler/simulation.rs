@@ -16,6 +16,8 @@ pub struct Simulation {
     waits: AtomicU64,
     from_host: AtomicU64,
     to_host: AtomicU64,
+    from_peers: AtomicU64,
+    pinned_bytes: AtomicU64,
     runs: AtomicU64,
     replays: AtomicU64,
     allocations: AtomicU64,
@@ -30,13 +32,17 @@ pub struct Simulation {
 /// The activity of a simulated device so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Counts {
-    /// The number of calls that may fail: allocations, transfers, fills, submissions, and each issued step, including
+    /// The number of calls that may fail: allocations, copies, fills, submissions, and each issued step, including
     /// the steps of plans.
     pub calls: u64,
-    /// The number of copies from the host to the device.
+    /// The number of copies from the host to the device. Long transfers consist of several.
     pub copies_from_host: u64,
-    /// The number of copies from the device to the host, for which the host waits.
+    /// The number of copies from the device to the host, for which the host waits. Long transfers consist of several.
     pub copies_to_host: u64,
+    /// The number of copies from other devices.
+    pub copies_from_peers: u64,
+    /// The number of bytes of pinned host memory.
+    pub pinned_bytes: u64,
     /// The number of pieces of work that the device received: ops, and plans or their parts between one wait and the
     /// next.
     pub runs: u64,
@@ -69,6 +75,8 @@ impl Simulation {
             calls: read(&self.calls),
             copies_from_host: read(&self.from_host),
             copies_to_host: read(&self.to_host),
+            copies_from_peers: read(&self.from_peers),
+            pinned_bytes: read(&self.pinned_bytes),
             runs: read(&self.runs),
             replays: read(&self.replays),
             steps: read(&self.steps),
@@ -160,6 +168,16 @@ impl Simulation {
     /// Counts a copy to the host.
     pub fn copied_to_host(&self) {
         self.to_host.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a copy from a device of the same kind.
+    pub fn copied_from_peer(&self) {
+        self.from_peers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts pinned host memory.
+    pub fn pinned(&self, bytes: usize) {
+        self.pinned_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// Counts an allocated block.

@@ -192,30 +192,47 @@ impl Array {
     /// Copies the part of the memory that contains the elements to the host.
     #[cold]
     pub(super) fn copied_to_host(&self) -> Result<Self> {
-        let size = self.dtype.size();
-        let (first, end) = self.layout.range();
-        let storage = Arc::new(self.storage.copied_to_host(first * size, (end - first) * size)?);
-        let offset = if first < end { self.layout.offset() - first } else { 0 };
-        let layout = Layout::new(self.shape().into(), self.layout.strides().into(), offset);
-        Ok(Self { storage, layout, dtype: self.dtype })
+        let copy = |first, bytes| self.storage.copied_to_host(first, bytes).map(Some);
+        Ok(self.copied_by(copy)?.expect("the host takes a copy"))
     }
 
-    /// Returns the array in this memory, copied unless it is there.
+    /// Copies the part of the memory that contains the elements by `copy`, which takes its first byte and its size.
+    fn copied_by(&self, copy: impl FnOnce(usize, usize) -> Result<Option<Storage>>) -> Result<Option<Self>> {
+        let size = self.dtype.size();
+        let (first, end) = self.layout.range();
+        let Some(storage) = copy(first * size, (end - first) * size)? else { return Ok(None) };
+        let offset = if first < end { self.layout.offset() - first } else { 0 };
+        let layout = Layout::new(self.shape().into(), self.layout.strides().into(), offset);
+        Ok(Some(Self { storage: Arc::new(storage), layout, dtype: self.dtype }))
+    }
+
+    /// Returns whether the elements are at least half of the memory from the first to the last of them.
+    fn is_compact(&self) -> bool {
+        let (first, end) = self.layout.range();
+        end - first <= 2 * self.numel()
+    }
+
+    /// Returns the array in this memory, copied unless it is there. The copy to another device of the same kind does not
+    /// go through the host, except for views of few elements of their memory.
     ///
     /// # Errors
     /// [`Code::Memory`] when there is no memory for the copy; the errors of both devices, and of the work that precedes
     /// the copy.
     pub fn to_space(&self, space: MemorySpace) -> Result<Self> {
-        match (self.space(), space) {
-            (MemorySpace::Host, MemorySpace::Host) => Ok(self.clone()),
-            (MemorySpace::Device(_), MemorySpace::Host) => self.copied_to_host(),
-            (MemorySpace::Device(from), MemorySpace::Device(to)) if from.device() == to.device() => Ok(self.clone()),
-            _ => {
-                let dense = in_op(|| Ok(self.on_host()?.to_contiguous()))?;
-                let storage = Arc::new(Storage::from_host(space, dense.on_host()?.bytes())?);
-                Ok(Self { storage, layout: Layout::contiguous(self.shape()), dtype: self.dtype })
-            }
+        let (from, to) = (self.device(), space.device());
+        if from == to {
+            return Ok(self.clone());
         }
+        let MemorySpace::Device(memory) = space else { return self.copied_to_host() };
+        if from.kind() == to.kind()
+            && self.is_compact()
+            && let Some(copy) = self.copied_by(|first, bytes| self.storage.copied_to_peer(memory, first, bytes))?
+        {
+            return Ok(copy);
+        }
+        let dense = in_op(|| Ok(self.on_host()?.to_contiguous()))?;
+        let storage = Arc::new(Storage::from_host(space, dense.on_host()?.bytes())?);
+        Ok(Self { storage, layout: Layout::contiguous(self.shape()), dtype: self.dtype })
     }
 
     /// Returns the address of the first element on the array's device, for backends. It is a host pointer only if the

@@ -41,7 +41,8 @@ pub use layout::{IntoShape, Layout, Shape, Strides, broadcast_shapes, broadcast_
 pub use literal::Literal;
 pub use memory::stream::{sync_step, synchronize, with_stream};
 pub use memory::{
-    Fence, Memory, MemoryCache, MemorySpace, Origin, Restored, Stream, StreamKind, Streams, add_memory_cache,
+    Fence, Memory, MemoryCache, MemorySpace, Origin, PeerAddress, Restored, StagingRing, Stream, StreamKind, Streams,
+    add_memory_cache,
 };
 pub use nested::Nested;
 pub use op::{Attr, AttrInfo, AttrKind, AttrRange, Attrs, Op, OpInfo};

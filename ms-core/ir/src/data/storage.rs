@@ -2,7 +2,7 @@
 
 use super::device::use_device;
 use super::memory::stream::{sync_step, with_stream};
-use super::memory::{Fence, Fences, Memory, MemorySpace, Stream, StreamKind, host, release_caches};
+use super::memory::{Fence, Fences, Memory, MemorySpace, PeerAddress, Stream, StreamKind, host, release_caches};
 use super::owner::Owner;
 use crate::error::{Code, Result};
 use std::any::Any;
@@ -168,6 +168,37 @@ impl Storage {
                 Ok(storage)
             }),
         }
+    }
+
+    /// Copies some of the bytes to another device, without the host. Returns `None` if the devices cannot.
+    ///
+    /// # Errors
+    /// [`Code::Memory`](crate::Code::Memory) when the device has no memory for them; the errors of both devices.
+    ///
+    /// # Panics
+    /// Panics when the bytes are outside the block, or the block is in host memory.
+    pub(super) fn copied_to_peer(&self, to: &'static dyn Memory, first: usize, bytes: usize) -> Result<Option<Self>> {
+        assert!(first <= self.bytes && bytes <= self.bytes - first, "the bytes are inside the block");
+        let Backing::Device(at) = &self.backing else { panic!("the block is on a device") };
+        let (of, own) = (at.memory, StreamKind::Copy);
+        with_stream(of, own, |of_stream| {
+            with_stream(to, own, |stream| {
+                let storage = Self::uninit_on(to, stream, bytes)?;
+                self.await_written(of_stream)?;
+                let address = self.device_ptr().wrapping_add(first).cast_const();
+                let from = PeerAddress { memory: of, stream: of_stream, address };
+                // SAFETY: the bytes are inside the block by the assertion, and their stream awaits the work that writes
+                // them. The new block was allocated for the other stream, and no other work uses it.
+                if !unsafe { to.copy_from_peer(stream, from, storage.device_ptr(), bytes)? } {
+                    return Ok(None);
+                }
+                let fence = to.fence(stream);
+                storage.written_by(fence);
+                self.used_by(of.fence(of_stream));
+                sync_step(to, fence)?;
+                Ok(Some(storage))
+            })
+        })
     }
 
     /// Returns the number of usable bytes.

@@ -5,17 +5,19 @@ mod chunks;
 mod fences;
 pub(super) mod host;
 mod huge_page;
+mod staging;
 pub(super) mod stream;
 
 pub(super) use caches::release_caches;
 pub use caches::{MemoryCache, add_memory_cache};
 pub(super) use fences::Fences;
+pub use staging::StagingRing;
 pub use stream::{Fence, Origin, Stream, StreamKind, Streams};
 
 use super::device::Device;
 use crate::error::Result;
+use std::any::Any;
 use std::fmt;
-use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
 /// The memory of a device other than the host.
@@ -24,10 +26,14 @@ use std::ptr::NonNull;
 /// stream. They take place when the earlier work on the stream has ended. If that has failed, they may take place or
 /// not.
 ///
+/// Bytes go between the host and the device through pinned host memory, which the device accesses while the host goes
+/// on. [`copy_from_host`](#method.copy_from_host) and [`copy_to_host`](#method.copy_to_host) transfer any bytes through
+/// the [ring](Memory::staging) of the device.
+///
 /// # Safety
 /// Allocated blocks do not overlap. Copies and fills access only the bytes that they name. The work of streams runs in
 /// the order that [`Streams`] promises, and a wait sees its effects.
-pub unsafe trait Memory: Streams {
+pub unsafe trait Memory: Streams + Any {
     /// The device.
     fn device(&self) -> Device;
 
@@ -59,23 +65,52 @@ pub unsafe trait Memory: Streams {
     /// The errors of the device.
     unsafe fn copy(&self, stream: Stream, from: *const u8, to: *mut u8, bytes: usize) -> Result<()>;
 
-    /// Copies host bytes to the device. The bytes are read before the call returns.
+    /// Copies bytes from another device of the same kind, without the host, and returns whether these two devices can.
+    /// If not, there is no copy.
+    ///
+    /// The copy is work of both streams: it takes place when the earlier work on both has ended, and their later work
+    /// begins after it. The copy [depends](Streams::depend_on) on the work of the other stream.
     ///
     /// # Safety
-    /// The target is inside a block, and when this runs, no other work accesses it.
+    /// The source is inside a block of the other device, and the target inside one of this device. When this runs, no
+    /// other work writes the source or accesses the target.
+    ///
+    /// # Errors
+    /// The errors of both devices.
+    unsafe fn copy_from_peer(&self, stream: Stream, from: PeerAddress<'_>, to: *mut u8, bytes: usize) -> Result<bool> {
+        let _ = (stream, from, to, bytes);
+        Ok(false)
+    }
+
+    /// Returns the ring of pinned memory for transfers, which the device holds.
+    fn staging(&self) -> &StagingRing;
+
+    /// Allocates pinned host memory, which is never freed.
+    ///
+    /// # Errors
+    /// [`Code::Memory`](crate::Code::Memory) when the system has none.
+    fn allocate_pinned(&self, bytes: usize) -> Result<NonNull<u8>>;
+
+    /// Copies bytes from [pinned](Memory::allocate_pinned) memory to the device. They are read when this runs.
+    ///
+    /// # Safety
+    /// The source is initialised pinned memory, and the target is inside a block. When this runs, nothing writes the
+    /// source or accesses the target.
     ///
     /// # Errors
     /// The errors of the device.
-    unsafe fn copy_from_host(&self, stream: Stream, from: &[u8], to: *mut u8) -> Result<()>;
+    unsafe fn copy_from_pinned(&self, stream: Stream, from: *const u8, to: *mut u8, bytes: usize) -> Result<()>;
 
-    /// Copies bytes to the host and waits. Writes all of `to` unless there is an error.
+    /// Copies bytes from the device to [pinned](Memory::allocate_pinned) memory. They are there after a
+    /// [wait](Streams::wait).
     ///
     /// # Safety
-    /// The source is inside a block, and when this runs, no other work writes it.
+    /// The source is inside a block, and the target is pinned memory. When this runs, nothing writes the source or
+    /// accesses the target.
     ///
     /// # Errors
-    /// The errors of the device and of [`Streams::wait`].
-    unsafe fn copy_to_host(&self, stream: Stream, from: *const u8, to: &mut [MaybeUninit<u8>]) -> Result<()>;
+    /// The errors of the device.
+    unsafe fn copy_to_pinned(&self, stream: Stream, from: *const u8, to: *mut u8, bytes: usize) -> Result<()>;
 
     /// Sets bytes to a value.
     ///
@@ -96,6 +131,17 @@ pub unsafe trait Memory: Streams {
     /// All ranges are inside blocks. When this runs, no other work writes old values or accesses new ones. New values
     /// do not overlap each other.
     unsafe fn restore(&self, stream: Stream, values: &[Restored]);
+}
+
+/// Bytes of another device, and the stream of that device on which they are read.
+#[derive(Clone, Copy)]
+pub struct PeerAddress<'a> {
+    /// The memory of the other device.
+    pub memory: &'a dyn Memory,
+    /// The stream of the other device.
+    pub stream: Stream,
+    /// The address of the first byte.
+    pub address: *const u8,
 }
 
 /// A value of a slot that a run writes. The slot keeps the old value if the run fails.

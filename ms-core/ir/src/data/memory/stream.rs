@@ -18,8 +18,10 @@ environment_variables! {
 pub enum StreamKind {
     /// Kernels and programs, and the freeing of their memory.
     Compute,
-    /// Copies from and to the host.
+    /// Copies from and to the host and other devices.
     Copy,
+    /// Communication with other ranks.
+    Communicate,
 }
 
 /// A queue of device work, by its number on the device. Its work runs in submission order. The work of two streams runs
@@ -83,6 +85,9 @@ pub trait Streams: Send + Sync {
     /// # Errors
     /// The error of the work at the fence, or of other work that failed before it, unless an earlier wait returned it.
     fn wait(&self, fence: Fence) -> Result<()>;
+
+    /// Waits until the work up to a fence has ended, even if it fails. Its error remains for a later wait.
+    fn finish(&self, fence: Fence);
 
     /// Waits until the work of all streams has ended.
     ///
