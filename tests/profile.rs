@@ -123,6 +123,26 @@ fn the_roof() {
     assert!(profile.fraction(product.work, product.time).is_some_and(|it| it > 0.0));
 }
 
+#[jit]
+fn convolved(x: &Tensor, w: &Tensor) -> Tensor {
+    ops::conv2d(x, w, None, &ops::ConvOptions::default())
+}
+
+/// A record names the implementation of its op, and why earlier ones of the list declined.
+#[test]
+fn implementations() {
+    let cases: [([[usize; 4]; 2], &str); 2] = [
+        ([[1, 2, 9, 9], [1, 2, 3, 3]], "direct with one output channel (not zeros: there are summands)"),
+        ([[1, 1, 4, 41], [9, 1, 3, 40]], "direct: 4 output positions are less than 64"),
+    ];
+    for ([x, w], want) in cases {
+        let (_, profile) = ms::profile(|| convolved(&Tensor::ones(x), &Tensor::ones(w)));
+        let found = of(&profile, "conv f32")[0].implementation.as_deref().expect("the backend chooses");
+        assert!(found.contains(want), "{found}");
+        assert!(profile.to_string().contains(want) && profile.to_chrome_trace().contains(want), "{profile}");
+    }
+}
+
 /// Ops without a kernel run native loops of the backend, not the reference evaluation.
 #[test]
 fn nothing_runs_by_reference() {

@@ -15,6 +15,8 @@ mod target;
 
 pub use backend::CpuBackend;
 pub use backend::driver::{CpuContraction, CpuDriver, CpuLibraryStep};
+#[doc(hidden)]
+pub use library::queries;
 pub use ms_x64::{Isa, KernelCode, threads};
 pub use target::TARGET;
 

@@ -1,6 +1,6 @@
 //! Runs the steps of plans as direct calls: [`CpuDriver`].
 
-use crate::library;
+use crate::library::{self, LibraryCode, OpCall};
 use ms_compile::exec::{
     ArrayLayout, Check, Driver, EpilogueCode, KernelLaunch, KernelView, LibraryCall, Prepared, StepCall, StepOperand,
     TileArguments,
@@ -45,6 +45,8 @@ pub struct CpuContraction {
 /// A prepared library step.
 pub struct CpuLibraryStep {
     call: Arc<LibraryCall>,
+    /// The code; `None` for ops that are not prepared.
+    code: Option<Box<dyn LibraryCode>>,
     epilogues: EpilogueKernels,
 }
 
@@ -109,8 +111,16 @@ unsafe impl Driver for CpuDriver {
         call: &Arc<LibraryCall>,
         epilogues: &[EpilogueCode<'_, Self::Kernel>],
     ) -> Result<Prepared<CpuLibraryStep>> {
+        let LibraryCall { op, ref attrs, precision, ref operands, ref results, .. } = **call;
+        let arithmetic = Arithmetic::new(self.isa, precision);
+        let code = library::prepare(arithmetic, op, attrs, operands, results)?;
+        let workspace = code.as_ref().map_or(0, |it| it.workspace());
         let epilogues = EpilogueKernels::new(epilogues);
-        Ok(Prepared { code: CpuLibraryStep { call: call.clone(), epilogues }, workspace: 0 })
+        Ok(Prepared { code: CpuLibraryStep { call: call.clone(), code, epilogues }, workspace })
+    }
+
+    fn implementation<'s>(&self, step: &'s CpuLibraryStep) -> Option<&'s str> {
+        step.code.as_ref().map(|it| it.choice())
     }
 
     unsafe fn contract(&self, (): &mut (), code: &Arc<CpuContraction>, call: StepCall<'_>) -> Result<()> {
@@ -127,6 +137,14 @@ unsafe impl Driver for CpuDriver {
 
     unsafe fn library(&self, (): &mut (), code: &Arc<CpuLibraryStep>, call: StepCall<'_>) -> Result<()> {
         let step = &*code.call;
+        let epilogues = code.epilogues.with_blocks(call.epilogues);
+        if let Some(code) = &code.code {
+            let StepCall { operands, results, workspace, .. } = call;
+            let call = OpCall { operands, results, epilogues: &epilogues, workspace };
+            // SAFETY: by the contract of `library`, the operands are live, nobody else accesses results and workspace,
+            // and every block is valid for its kernel.
+            return step.explained(|| unsafe { code.run(call) });
+        }
         let held = |it: &StepOperand<'_>| it.parameter_storage.filter(|it| it.may_be_held()).is_some();
         let operand = |(it, &operand): (&ArrayLayout, &StepOperand<'_>)| {
             let operand = if held(&operand) { operand } else { StepOperand::at(operand.address) };
@@ -141,11 +159,10 @@ unsafe impl Driver for CpuDriver {
         let result = |(it, &at): (&ArrayLayout, &u64)| unsafe { it.borrowed(StepOperand::at(at)) };
         let to: SmallVec<[Array; 1]> = step.results.iter().zip(call.results).map(result).collect();
         let arithmetic = Arithmetic::new(self.isa, step.precision);
-        let epilogues = code.epilogues.with_blocks(call.epilogues);
         step.explained(|| {
             // SAFETY: by the contract of `library`, the op accepts the operands, nobody else accesses the results, and
             // every block is valid for its kernel.
-            unsafe { library::run_with(arithmetic, step.op, &step.attrs, &from, &to, &epilogues) }
+            unsafe { library::run_arrays(arithmetic, step.op, &step.attrs, &from, &to, &epilogues) }
         })
     }
 

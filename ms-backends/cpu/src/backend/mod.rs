@@ -5,20 +5,21 @@ mod roofline;
 mod step;
 
 use crate::backend::driver::CpuDriver;
-use crate::backend::step::{CheckStep, ContractionCode, LibraryStep};
+use crate::backend::step::{CheckStep, ContractionCode};
+use crate::library::{self, EagerOp};
 use crate::target::TARGET;
 use ms_compile::exec::{
-    Artifact, Backend, BackendEntry, CompileOptions, Driver, Exceeded, Executable, MachineCode, PlanExecutable,
-    PlanProgram, Roof, StepCode, unavailable,
+    ArrayLayout, Artifact, Backend, BackendEntry, CompileOptions, Driver, Exceeded, Executable, MachineCode,
+    PlanExecutable, PlanProgram, Roof, StepCode, unavailable,
 };
-use ms_compile::lower::Plan;
 use ms_compile::lower::eager::Step;
+use ms_compile::lower::{Plan, PlanStep, View};
 use ms_compile::target::Target;
-use ms_ir::data::{Device, DeviceKind};
+use ms_ir::data::{Device, DeviceKind, Op};
 use ms_ir::environment::Variable;
 use ms_ir::environment_variables;
 use ms_ir::error::{Code, Error, Result};
-use ms_ir::{Graph, Kernel};
+use ms_ir::{Graph, Kernel, MapVec};
 use ms_x64::Isa;
 use ms_x64::KernelCode;
 use ms_x64::code::CodeMemory;
@@ -31,6 +32,7 @@ use once_cell::sync::OnceCell;
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::cell::LazyCell;
+use std::fmt::Write;
 use std::ops::Range;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
@@ -240,6 +242,17 @@ fn code_memory(code: &MachineCode) -> Option<Arc<CodeMemory>> {
     }
 }
 
+impl CpuBackend {
+    /// Returns the op of a library step, and the implementation that its driver prepares.
+    fn implementation(&self, step: &PlanStep) -> Result<Option<(Op, String)>> {
+        let PlanStep::Library { op, attrs, precision, inputs, outputs, .. } = step else { return Ok(None) };
+        let layouts = |views: &[View]| views.map_vec(|it| ArrayLayout { dtype: it.dtype, layout: it.layout.clone() });
+        let arithmetic = Arithmetic::new(self.isa, *precision);
+        let code = library::prepare(arithmetic, op.0, attrs, &layouts(inputs), &layouts(outputs))?;
+        Ok(code.map(|it| (op.0, it.choice().to_owned())))
+    }
+}
+
 fn hashes(kernels: &[Kernel]) -> Vec<u64> {
     kernels.iter().map(ms_x64::hash).collect()
 }
@@ -280,7 +293,15 @@ unsafe impl Backend for CpuBackend {
     }
 
     fn describe(&self, graph: &Graph, options: &CompileOptions<'_>) -> Result<String> {
-        options.describe(graph, &TARGET)
+        let (mut text, (plan, _)) = (options.describe(graph, &TARGET)?, options.lower(graph, &TARGET)?);
+        for (number, routine) in plan.routines.iter().enumerate() {
+            for (at, step) in routine.steps.iter().enumerate() {
+                if let Some((op, choice)) = self.implementation(step)? {
+                    let _ = writeln!(text, "implementation of r{number} step {at}, {}: {choice}", op.name());
+                }
+            }
+        }
+        Ok(text)
     }
 
     fn roof(&self, exceeded: Exceeded) -> Option<Roof> {
@@ -295,7 +316,7 @@ unsafe impl Backend for CpuBackend {
             }
             &Step::Library { op, ref attrs, precision, .. } => {
                 let arithmetic = Arithmetic::new(self.isa, precision);
-                Arc::new(LibraryStep { arithmetic, op, attrs: attrs.clone() })
+                Arc::new(EagerOp::new(arithmetic, op, attrs.clone()))
             }
             Step::Check { kernel, op, attrs } => {
                 let record = kernel.param_word(kernel.params.len() - 1);

@@ -1,12 +1,12 @@
 //! Implements the steps that are not kernels.
 
-use crate::library;
+use crate::library::EagerOp;
 use ms_compile::exec::{StepCode, StepOperand, refusal};
 use ms_ir::data::{Array, Attrs, Op};
 use ms_ir::error::{Code, Error, Result};
 use ms_ir::op::{NONE_REFUSED, definition};
 use ms_ir::{Contraction, ContractionRanks, ContractionTypes, MapVec, Precision};
-use ms_x64::gemm::{Arithmetic, BatchedGemm, Results};
+use ms_x64::gemm::{BatchedGemm, Results};
 use ms_x64::{Isa, KernelCode};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -42,19 +42,12 @@ unsafe impl StepCode for ContractionCode {
     }
 }
 
-/// An op of the library.
-pub struct LibraryStep {
-    pub arithmetic: Arithmetic,
-    pub op: Op,
-    pub attrs: Attrs,
-}
-
 // SAFETY: the library writes every element of the results, which tests compare with the reference, and retains no
 // arrays.
-unsafe impl StepCode for LibraryStep {
+unsafe impl StepCode for EagerOp {
     unsafe fn run(&self, _: &[u64], operands: &[&Array], results: &[Array]) -> Result<()> {
-        // SAFETY: for operands and results, `StepCode::run` has the conditions of `library::run`.
-        unsafe { library::run(self.arithmetic, self.op, &self.attrs, operands, results) }
+        // SAFETY: for operands and results, `StepCode::run` has the conditions of `EagerOp::run`.
+        unsafe { Self::run(self, operands, results, &[]) }
     }
 }
 

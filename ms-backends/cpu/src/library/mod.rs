@@ -6,28 +6,30 @@
 mod attention;
 mod axis;
 mod conv;
+mod dense;
+mod eager;
 mod epilogues;
+mod implementation;
 mod index;
 mod output;
 mod pool;
+mod scratch;
 mod sort;
 #[cfg(test)]
 mod tests;
 mod update;
 
+pub use eager::EagerOp;
 use epilogues::Epilogues;
-use half::{bf16, f16};
-use ms_compile::exec::count_reference;
-use ms_ir::data::{Array, Attrs, DType, Element, HostArray, Op};
+pub use implementation::queries;
+use ms_compile::exec::{ArrayLayout, StepOperand, count_reference};
+use ms_ir::data::{Array, Attrs, Element, HostArray, Op};
 use ms_ir::error::{Code, Error, Result};
 use ms_ops::ops::host::dense;
 use ms_ops::ops::{self, OpDef};
 use ms_x64::gemm::{Arithmetic, Epilogue};
-use ms_x64::interp::Number;
-use smallvec::SmallVec;
-use std::ops::AddAssign;
 
-/// Runs an op and writes its row-major `outputs`. Only convolutions depend on the precision.
+/// Runs an op that is not [prepared](prepare), and writes its row-major `outputs`.
 ///
 /// # Safety
 /// The op's type rule accepts the inputs and infers the types of the outputs. Nothing else accesses the outputs'
@@ -36,7 +38,7 @@ use std::ops::AddAssign;
 ///
 /// # Errors
 /// The errors of the op; [`Code::Memory`] if there is no scratch memory.
-pub unsafe fn run(arithmetic: Arithmetic, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()> {
+unsafe fn run(arithmetic: Arithmetic, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()> {
     if let Some(out) = outputs.first() {
         // SAFETY: the outputs have the op's types, and nothing else accesses them, by this function's contract.
         let done = unsafe {
@@ -45,18 +47,85 @@ pub unsafe fn run(arithmetic: Arithmetic, op: Op, attrs: &Attrs, inputs: &[&Arra
                 .or_else(|| axis::run(op, attrs, inputs, out))
                 .or_else(|| sort::run(arithmetic.isa, op, attrs, inputs, outputs))
                 .or_else(|| axis::means(op, attrs, inputs, out))
-                .or_else(|| attention::run(arithmetic.isa, op, attrs, inputs, outputs))
         };
         if let Some(done) = done {
             return done;
         }
     }
     // SAFETY: the outputs have the op's types, and nothing else accesses them, by this function's contract.
-    if unsafe { native(arithmetic, op, attrs, inputs, outputs)? } {
-        return Ok(());
-    }
-    // SAFETY: the outputs have the op's types, and nothing else accesses them, by this function's contract.
     unsafe { evaluate(op, attrs, inputs, outputs) }
+}
+
+/// A library op, prepared for operands and results of given types and strides. A call decides and allocates nothing.
+pub trait LibraryCode: Send + Sync {
+    /// Returns the size of the workspace in bytes.
+    fn workspace(&self) -> usize;
+
+    /// Returns the names of the implementations that were prepared, and why others declined.
+    fn choice(&self) -> &str;
+
+    /// Runs the op, then its epilogues, which may overwrite elements of the result that they read.
+    ///
+    /// # Safety
+    /// The operands are live, and results and workspace have room and are accessed by nothing else. The conditions of
+    /// the epilogues' code hold for the whole result.
+    ///
+    /// # Errors
+    /// The errors of the op; [`Code::Memory`] if there is no scratch memory.
+    unsafe fn run(&self, call: OpCall<'_>) -> Result<()>;
+}
+
+/// The memory of a call of a [`LibraryCode`].
+#[derive(Clone, Copy)]
+pub struct OpCall<'a> {
+    /// The operands.
+    pub operands: &'a [StepOperand<'a>],
+    /// The addresses of the results.
+    pub results: &'a [u64],
+    /// The epilogues.
+    pub epilogues: &'a [Epilogue<'a>],
+    /// The address of the workspace.
+    pub workspace: u64,
+}
+
+/// Convolution and its gradients.
+const CONVOLUTIONS: [(&OpDef, conv::Kind); 3] = [
+    (&ops::CONV, conv::Kind::Forward),
+    (&ops::CONV_INPUT_GRAD, conv::Kind::BackwardData),
+    (&ops::CONV_WEIGHT_GRAD, conv::Kind::BackwardWeights),
+];
+
+/// Max pooling and its gradients.
+const POOLS: [(&OpDef, pool::Kind); 3] = [
+    (&ops::MAX_POOL, pool::Kind::Max),
+    (&ops::MAX_POOL_GRAD, pool::Kind::Gradient),
+    (&ops::MAX_POOL_TAKE, pool::Kind::Take),
+];
+
+/// Returns whether an op has a list of implementations.
+pub fn has_implementations(op: Op) -> bool {
+    let defs = CONVOLUTIONS.iter().map(|it| it.0).chain(POOLS.iter().map(|it| it.0)).chain(attention::OPS);
+    defs.into_iter().any(|it| it.op() == op)
+}
+
+/// Prepares an op; `None` for ops that [`run_arrays`] runs.
+///
+/// # Errors
+/// The errors of the implementations.
+pub fn prepare(
+    arithmetic: Arithmetic,
+    op: Op,
+    attrs: &Attrs,
+    operands: &[ArrayLayout],
+    results: &[ArrayLayout],
+) -> Result<Option<Box<dyn LibraryCode>>> {
+    if let Some((_, kind)) = CONVOLUTIONS.iter().find(|it| it.0.op() == op) {
+        return conv::prepare(arithmetic, *kind, attrs, operands, results);
+    }
+    if let Some((_, kind)) = POOLS.iter().find(|it| it.0.op() == op) {
+        return pool::prepare(arithmetic.isa, *kind, attrs, operands, results);
+    }
+    attention::prepare(arithmetic.isa, op, attrs, operands)
 }
 
 /// Runs an op like [`run`], then its epilogues; only image ops with one result have epilogues.
@@ -67,7 +136,7 @@ pub unsafe fn run(arithmetic: Arithmetic, op: Op, attrs: &Attrs, inputs: &[&Arra
 ///
 /// # Errors
 /// The errors of the op; [`Code::Memory`] if there is no scratch memory.
-pub unsafe fn run_with(
+pub unsafe fn run_arrays(
     arithmetic: Arithmetic,
     op: Op,
     attrs: &Attrs,
@@ -75,127 +144,15 @@ pub unsafe fn run_with(
     outputs: &[Array],
     epilogues: &[Epilogue<'_>],
 ) -> Result<()> {
-    if epilogues.is_empty() {
-        // SAFETY: the outputs have the op's types, and nothing else accesses them, by this function's contract.
-        return unsafe { run(arithmetic, op, attrs, inputs, outputs) };
-    }
-    let out = &outputs[0];
-    let epilogues = Epilogues::new(epilogues, out.shape());
-    // SAFETY: the output has the op's type, nothing else accesses it, and the epilogues fit it, by this function's
-    // contract.
+    // SAFETY: the outputs have the op's types, nothing else accesses them, and the epilogues fit the only output, by
+    // this function's contract.
     unsafe {
-        match out.dtype() {
-            DType::F32 if op == ops::CONV.op() => return convolve::<f32>(arithmetic, attrs, inputs, out, epilogues),
-            DType::F64 if op == ops::CONV.op() => return convolve::<f64>(arithmetic, attrs, inputs, out, epilogues),
-            _ => {}
-        }
         run(arithmetic, op, attrs, inputs, outputs)?;
-        epilogues.run_on_all();
+        if !epilogues.is_empty() {
+            Epilogues::new(epilogues, outputs[0].shape()).run_on_all();
+        }
     }
     Ok(())
-}
-
-/// Runs a convolution with its epilogues.
-///
-/// # Safety
-/// The conditions of [`run_with`] hold, and `T` is the output's element type.
-unsafe fn convolve<T: conv::Direct + Element>(
-    arithmetic: Arithmetic,
-    attrs: &Attrs,
-    inputs: &[&Array],
-    out: &Array,
-    epilogues: Epilogues<'_>,
-) -> Result<()> {
-    let inputs: SmallVec<[HostArray<'_>; 2]> = inputs.iter().map(|it| dense(it)).collect::<Result<_>>()?;
-    // SAFETY: the output is a row-major array of `T`, and nothing else accesses its memory before the epilogues run.
-    let to = unsafe { std::slice::from_raw_parts_mut(out.device_ptr().cast::<T>(), out.numel()) };
-    conv::forward(arithmetic, attrs, &inputs, to, out.shape(), epilogues)
-}
-
-/// Runs an op by a native loop, and returns whether there is one for these operands.
-///
-/// # Safety
-/// The conditions of [`run`] hold.
-unsafe fn native(arithmetic: Arithmetic, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<bool> {
-    // SAFETY: each arm passes the element type of the output; the conditions of `run` hold by this function's contract.
-    unsafe {
-        match outputs.first().map(Array::dtype) {
-            Some(DType::F32) => native_in::<f32>(arithmetic, op, attrs, inputs, &outputs[0]),
-            Some(DType::F64) => native_in::<f64>(arithmetic, op, attrs, inputs, &outputs[0]),
-            Some(DType::F16) => native_half(arithmetic, op, attrs, inputs, &outputs[0], f16::to_f32, f16::from_f32),
-            Some(DType::BF16) => native_half(arithmetic, op, attrs, inputs, &outputs[0], bf16::to_f32, bf16::from_f32),
-            _ => Ok(false),
-        }
-    }
-}
-
-/// Runs [`native_in`] in f32 for operands of a 16-bit float type.
-///
-/// # Safety
-/// The conditions of [`run`] hold.
-unsafe fn native_half<H: Element>(
-    arithmetic: Arithmetic,
-    op: Op,
-    attrs: &Attrs,
-    inputs: &[&Array],
-    out: &Array,
-    widen: fn(H) -> f32,
-    narrow: fn(f32) -> H,
-) -> Result<bool> {
-    if inputs.iter().any(|it| it.dtype() != H::DTYPE) {
-        return Ok(false);
-    }
-    let widened = |x: &&Array| {
-        let mut wide = Array::try_zeros(x.shape(), DType::F32)?;
-        wide.as_mut_slice::<f32>().iter_mut().zip(x.on_host()?.iter::<H>()).for_each(|(to, it)| *to = widen(it));
-        Ok(wide)
-    };
-    let inputs: SmallVec<[Array; 2]> = inputs.iter().map(widened).collect::<Result<_>>()?;
-    let wide = Array::try_zeros(out.shape(), DType::F32)?;
-    let arithmetic = arithmetic.for_widened(H::DTYPE);
-    // SAFETY: all types are the ones of `run`'s contract, widened, and the output is newly allocated.
-    if !unsafe { native_in::<f32>(arithmetic, op, attrs, &inputs.iter().collect::<SmallVec<[&Array; 2]>>(), &wide)? } {
-        return Ok(false);
-    }
-    // SAFETY: the output is a row-major array of `H`, and nothing else accesses its memory.
-    let to = unsafe { std::slice::from_raw_parts_mut(out.device_ptr().cast::<H>(), out.numel()) };
-    to.iter_mut().zip(elements::<f32>(&wide.on_host()?)).for_each(|(to, &it)| *to = narrow(it));
-    Ok(true)
-}
-
-/// A native loop over row-major operands, with the elements and the shape of its output.
-type Loop<T> = fn(Arithmetic, &Attrs, &[HostArray<'_>], &mut [T], &[usize]) -> Result<()>;
-
-/// Runs [`native`] for one element type.
-///
-/// # Safety
-/// The conditions of [`run`] hold, and `T` is the output's element type.
-unsafe fn native_in<T: conv::Direct + Number + Element + AddAssign>(
-    arithmetic: Arithmetic,
-    op: Op,
-    attrs: &Attrs,
-    inputs: &[&Array],
-    out: &Array,
-) -> Result<bool> {
-    let loops: [(&OpDef, Loop<T>); 6] = [
-        (&ops::CONV, |it, attrs, inputs, to, shape| {
-            conv::forward(it, attrs, inputs, to, shape, Epilogues::new(&[], shape))
-        }),
-        (&ops::CONV_INPUT_GRAD, conv::backward_data),
-        (&ops::CONV_WEIGHT_GRAD, conv::backward_weights),
-        (&ops::MAX_POOL, |it, attrs, inputs, to, shape| pool::max(it.isa, attrs, inputs, to, shape)),
-        (&ops::MAX_POOL_GRAD, |it, attrs, inputs, to, shape| pool::max_grad(it.isa, attrs, inputs, to, shape)),
-        (&ops::MAX_POOL_TAKE, |it, attrs, inputs, to, shape| pool::max_take(it.isa, attrs, inputs, to, shape)),
-    ];
-    let Some((_, run)) = loops.into_iter().find(|it| it.0.op() == op) else { return Ok(false) };
-    if inputs.iter().any(|it| it.dtype() != T::DTYPE) {
-        return Ok(false);
-    }
-    let inputs: SmallVec<[HostArray<'_>; 2]> = inputs.iter().map(|it| dense(it)).collect::<Result<_>>()?;
-    // SAFETY: the output is a row-major array of `T`, and nothing else accesses its memory.
-    let to = unsafe { std::slice::from_raw_parts_mut(out.device_ptr().cast::<T>(), out.numel()) };
-    run(arithmetic, attrs, &inputs, to, out.shape())?;
-    Ok(true)
 }
 
 /// Returns the elements of a row-major operand of type `T`.

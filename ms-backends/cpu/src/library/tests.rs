@@ -1,5 +1,6 @@
 //! Tests native loops against reference evaluations.
 
+use super::EagerOp;
 use ms_ir::Precision;
 use ms_ir::data::{Array, Attr, Attrs, DType, Element, Scalar, Type};
 use ms_ir::with_element;
@@ -42,8 +43,10 @@ fn strict() -> Arithmetic {
 }
 
 fn native(def: &'static OpDef, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> bool {
+    let op = EagerOp::new(strict(), def.op(), attrs.clone());
     // SAFETY: `outputs` has the types of the type rule, and only this call accesses its arrays.
-    unsafe { super::native(strict(), def.op(), attrs, inputs, outputs) }.expect("there is memory")
+    unsafe { op.run(inputs, outputs, &[]) }.expect("there is memory");
+    op.is_prepared()
 }
 
 fn evaluate(def: &'static OpDef, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) {

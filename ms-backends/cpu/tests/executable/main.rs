@@ -15,7 +15,7 @@ use ms_ir::error::Code;
 use ms_ir::{
     BinaryOp, Contraction, ContractionTypes, Kernel, KernelBuilder, LaneAxis, Precision, Role, Scope, StrideClass, Type,
 };
-use ms_ops::ops;
+use ms_ops::ops::{self, parse_graph};
 use std::sync::Arc;
 
 /// Builds a kernel that computes `out = a op b` along one axis.
@@ -497,4 +497,22 @@ fn artifacts_are_for_their_instruction_set_and_plan() {
     let other = Artifact { program: Program::InMemory(Arc::new(Other)), ..artifact.clone() };
     assert_eq!(code(&other), Some(Code::Backend));
     assert_ne!(interp.fingerprint(), CpuBackend::with_isa(Isa::detect()).expect("detected").fingerprint());
+}
+
+/// The text of a plan names the implementation of each library step that has a list.
+#[test]
+fn plans_name_implementations() {
+    let graph = parse_graph(
+        "graph @main(%x: f32[2, 3, 9, 9], %w: f32[4, 3, 3, 3]) -> (f32[2, 4, 7, 7]) {
+          %y = conv %x, %w {stride = [1, 1], dilation = [1, 1], before = [0, 0], after = [0, 0], groups = 1}
+            : f32[2, 4, 7, 7]
+          return %y
+        }",
+    );
+    let graph = graph.unwrap_or_else(|error| panic!("{error}"));
+    let text = CpuBackend::new().describe(&graph, &CompileOptions::default());
+    let text = text.unwrap_or_else(|error| panic!("{error}"));
+    let line = text.lines().last().expect("it has lines");
+    assert!(line.starts_with("implementation of r0 step 0, conv: "), "{text}");
+    assert!(line.contains("zeros: there are summands; direct with one output channel: a group has 4"), "{line}");
 }

@@ -34,7 +34,7 @@ pub use engine::{Engine, Implementation, testing};
 pub use epilogue::Epilogue;
 use epilogue::{OutputTile, OutputTiles};
 pub use merge::EarlierSums;
-pub use multiplier::{Arithmetic, Elements, Left, Multiplier};
+pub use multiplier::{Arithmetic, Elements, Left, Multiplier, Products};
 pub use pack::pack;
 pub use panels::{CacheBytes, PackedKey, cache};
 

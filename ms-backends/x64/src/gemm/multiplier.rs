@@ -4,11 +4,11 @@
 //! The choice is made once for an op, so that its partition does not affect its bits.
 
 use super::element::Accumulator;
-use super::engine::{Engine, EngineChoice, Filters, Floats, Magnitudes, PackedLeft, range_of_elements};
+use super::engine::{Engine, EngineChoice, Filters, Floats, Layout, Magnitudes, PackedLeft, range_of_elements};
 use super::{EarlierSums, Matrix, Ordered};
 use crate::isa::Isa;
 use ms_ir::Precision;
-use ms_ir::data::{DType, HostArray, Storage};
+use ms_ir::data::{DType, Storage};
 use ms_ir::error::Result;
 use std::ops::Range;
 
@@ -28,11 +28,12 @@ impl<'a, W> From<&'a [W]> for Elements<'a, W> {
 }
 
 impl<'a, W: Accumulator> Elements<'a, W> {
-    /// Returns the elements of a contiguous array of type `W`.
-    pub fn from_array(array: &'a HostArray<'_>) -> Self {
-        let block: &Storage = array.storage();
-        let all = array.as_slice().expect("the caller compared the dtype, and there are no gaps");
-        Self { all, held: Some(block).filter(|it| it.may_be_held()) }
+    /// Returns elements that lie in a block if there is one.
+    ///
+    /// # Safety
+    /// The elements are part of the block, and nothing writes it meanwhile.
+    pub unsafe fn in_block(all: &'a [W], block: Option<&'a Storage>) -> Self {
+        Self { all, held: block.filter(|it| it.may_be_held()) }
     }
 
     /// Whether packed forms of the elements are cached.
@@ -103,14 +104,41 @@ impl Arithmetic {
         Self { precision, ..self }
     }
 
-    /// Chooses how an op multiplies. `sizes` are the total `[m, k, n]` of its products; their operands have only these
-    /// elements, and zeros.
-    pub fn multiplier<W: Accumulator>(self, sizes: [usize; 3], elements: [Elements<'_, W>; 2]) -> Multiplier {
+    /// Chooses how an op multiplies, before its operands are known. `sizes` are the total `[m, k, n]` of its products.
+    pub fn products<W: Accumulator>(self, sizes: [usize; 3]) -> Products {
         let Self { isa, precision, engine } = self;
-        let elements = elements.map(|it| (it.all.as_ptr().cast(), it.all.len(), it.held));
+        let choice = |is_cached| EngineChoice::new(engine, isa, (W::DTYPE, precision), sizes, is_cached);
+        Products { isa, engines: [false, true].map(choice) }
+    }
+}
+
+/// The choice of how an op multiplies operands that are not known yet.
+#[derive(Clone, Copy)]
+pub struct Products {
+    isa: Isa,
+    /// The engines, for left operands whose packed form is not cached, and for those whose packed form may be.
+    engines: [Option<EngineChoice>; 2],
+}
+
+impl Products {
+    /// Returns the choice for operands in the range of the engine, if there is one. `is_cached` says that the packed
+    /// left operand may be cached.
+    pub fn in_range(self, is_cached: bool) -> Multiplier {
+        Multiplier { isa: self.isa, engine: self.engines[usize::from(is_cached)] }
+    }
+
+    /// Returns the choice for operands outside the range of an engine.
+    pub fn out_of_range(self) -> Multiplier {
+        Multiplier { isa: self.isa, engine: None }
+    }
+
+    /// Returns the choice for these operands. Products read only these elements, and zeros.
+    pub fn multiplier<W: Accumulator>(self, operands: [Elements<'_, W>; 2]) -> Multiplier {
+        let multiplier = self.in_range(operands[0].is_held());
+        let elements = operands.map(|it| (it.all.as_ptr().cast(), it.all.len(), it.held));
         // SAFETY: the elements are slices that lie in their storage if there is one, and the machine has `isa`.
-        let engine = unsafe { EngineChoice::new(engine, isa, (W::DTYPE, precision), sizes, elements) };
-        Multiplier { isa, engine }
+        let allows = |engine: EngineChoice| unsafe { engine.allows(elements) };
+        Multiplier { engine: multiplier.engine.filter(|&it| allows(it)), ..multiplier }
     }
 }
 
@@ -133,27 +161,48 @@ impl Multiplier {
         self.engine.is_some_and(EngineChoice::pays_for_im2col)
     }
 
+    /// Whether the engine runs [batch-reduce GEMM](Filters).
+    pub fn supports_blocked(self) -> bool {
+        self.engine.is_some_and(EngineChoice::supports_blocked)
+    }
+
+    /// Whether [`filters`](Self::filters) are so small that they can be packed.
+    pub fn packs_filters(self, count: usize, [m, channels]: [usize; 2], taps: usize) -> bool {
+        self.engine.is_some_and(|it| it.packs([m, channels * taps], taps, count))
+    }
+
+    /// Returns the layout of the channels of batch-reduce GEMM, with `places` spatial positions.
+    ///
+    /// # Panics
+    /// Panics without an engine.
+    pub fn blocked_layout(self, places: usize) -> Layout {
+        self.engine.expect("an engine supports blocked convolution").blocked_layout(places)
+    }
+
     /// Packs the filters of [batch-reduce GEMM](Filters), or returns their cached form.
     ///
     /// Filters are `count` contiguous matrices of `m` rows; a row has all taps of its first channel, then those of the
-    /// next channel. `None` if the engine does not run channel-blocked convolution, or if the filters are too large.
+    /// next channel.
     ///
     /// # Errors
     /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for packed filters.
+    ///
+    /// # Panics
+    /// Panics without an engine, and if the filters are [too large](Self::packs_filters).
     pub fn filters<W: Accumulator>(
         self,
         Elements { all: elements, held }: Elements<'_, W>,
         count: usize,
         [m, channels]: [usize; 2],
         taps: usize,
-    ) -> Result<Option<Filters>> {
+    ) -> Result<Filters> {
         let k = channels * taps;
         assert!(elements.len() >= count * m * k, "the operands have their elements");
-        let Some(engine) = self.engine.filter(|it| it.supports_blocked()) else { return Ok(None) };
+        let engine = self.engine.expect("an engine supports blocked convolution");
         let matrix = Matrix::dense(elements.as_ptr(), k).in_bytes();
         // SAFETY: `elements` has `count * m * k` elements by the assertion, and lies in `held` if there is one.
         let packed = unsafe { engine.pack(matrix, [m, k], taps, count, held)? };
-        Ok(packed.map(|it| Filters::new(engine, it)))
+        Ok(Filters::new(engine, packed.expect("the caller asked whether filters are packed")))
     }
 
     /// Prepares the left operands of products: `count` contiguous matrices of sizes `[m, k]`, stored column by column
@@ -198,7 +247,7 @@ impl<W: Accumulator> Left<'_, W> {
     ///
     /// # Safety
     /// The conditions of [`Ordered::run`] hold. Right operands have only elements that the
-    /// [multiplier](Arithmetic::multiplier) has scanned, and zeros.
+    /// [multiplier](Products::multiplier) has scanned, and zeros.
     ///
     /// # Errors
     /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for packed operands.

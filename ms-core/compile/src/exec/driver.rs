@@ -142,6 +142,13 @@ pub unsafe trait Driver: Send + Sync {
         epilogues: &[EpilogueCode<'_, Self::Kernel>],
     ) -> Result<Prepared<Self::LibraryStep>>;
 
+    /// Returns the implementation of a library step for profiles, and why each earlier one of its list declined; `None`
+    /// if the op has no list.
+    fn implementation<'s>(&self, step: &'s Self::LibraryStep) -> Option<&'s str> {
+        let _ = step;
+        None
+    }
+
     /// Issues a contraction.
     ///
     /// Without epilogues, the result is written at `call.results[0]`. Otherwise there are no results, and the kernels

@@ -40,6 +40,8 @@ pub struct Record {
     pub by_reference: bool,
     /// The index of its kernel in [`Records::kernels`].
     pub kernel: Option<usize>,
+    /// The implementation of a library step, and why each earlier implementation of its list declined.
+    pub implementation: Option<String>,
 }
 
 /// The records of a thread.
@@ -115,7 +117,8 @@ pub fn record_op<R>(
     let result = run()?;
     let Span { start, time, by_reference } = start.end();
     let (name, work, line) = what(&result);
-    add(Record { name, step: None, node: None, line, start, time, work, by_reference, kernel: None });
+    let (kernel, implementation) = (None, None);
+    add(Record { name, step: None, node: None, line, start, time, work, by_reference, kernel, implementation });
     Ok(result)
 }
 

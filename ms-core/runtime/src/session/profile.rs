@@ -149,6 +149,9 @@ impl Profile {
             if let Some(line) = &record.line {
                 let _ = write!(out, ",\"line\":{}", quoted(line));
             }
+            if let Some(implementation) = &record.implementation {
+                let _ = write!(out, ",\"implementation\":{}", quoted(implementation));
+            }
             if record.by_reference {
                 out.push_str(",\"reference\":true");
             }
@@ -213,6 +216,9 @@ impl fmt::Display for Profile {
                 "{:>10.1} {share:>5.1}% {times:>5} {bytes:>12} {operations:>12} {roof:>6} {of:>24}  {name}",
                 us(time)
             )?;
+            if let Some(implementation) = &first.implementation {
+                write!(f, " by {implementation}")?;
+            }
             if let Some(line) = &first.line {
                 write!(f, " at {line}")?;
             }

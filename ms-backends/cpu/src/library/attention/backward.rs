@@ -3,11 +3,12 @@
 use super::forward::GAP;
 use super::panels::{Packed, elements, multiply, pack_into};
 use super::rows::State;
-use super::{Attention, Matrices, QUERIES};
-use ms_ir::data::{Array, DType};
+use super::{Attention, Matrices, QUERIES, Sizes};
+use crate::library::scratch::{self, Workspace, bytes_of};
 use ms_ir::error::Result;
 use ms_x64::gemm::{Matrix, Shared};
 use ms_x64::threads;
+use std::mem::MaybeUninit;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
 /// Number of tasks, enough to keep the threads of common machines busy. Every task sums its own gradients of keys and
@@ -16,7 +17,9 @@ const TASKS: usize = 16;
 
 /// Partial gradients of an operand: the parts of each product, one after another.
 struct Parts {
-    room: Array,
+    first: Shared<*mut f32>,
+    /// The number of elements of all parts.
+    len: usize,
     /// The number of parts of a product.
     count: usize,
     /// The row stride; `rows` is the number of rows of a part.
@@ -25,15 +28,17 @@ struct Parts {
 }
 
 impl Parts {
-    fn zeros(products: usize, count: usize, rows: usize, width: usize) -> Result<Self> {
-        let room = Array::try_zeros(&[products * count * rows * width], DType::F32)?;
-        Ok(Self { room, count, width, rows })
+    /// Takes zeros of a workspace, which outlives the parts.
+    fn zeros(products: usize, [count, rows, width]: [usize; 3], workspace: &mut Workspace<'_>) -> Self {
+        let len = products * count * rows * width;
+        let room = workspace.take::<f32>(len);
+        room.fill(MaybeUninit::new(0.0));
+        Self { first: Shared::new(room.as_mut_ptr().cast::<f32>()), len, count, width, rows }
     }
 
     /// Returns the first element of a part of a product.
     fn at(&self, product: usize, part: usize) -> *mut f32 {
-        let first = self.room.device_ptr().cast::<f32>();
-        first.wrapping_add((product * self.count + part) * self.rows * self.width)
+        self.first.get().wrapping_add((product * self.count + part) * self.rows * self.width)
     }
 
     /// Sums the parts of all products that share a matrix of an operand with `columns` columns.
@@ -45,7 +50,7 @@ impl Parts {
             return;
         }
         let to = Shared::new(out.as_mut_ptr());
-        threads::for_each(of.count(), self.room.numel() / 4, |matrix| {
+        threads::for_each(of.count(), self.len / 4, |matrix| {
             // SAFETY: each matrix has its own `len` elements of `out`.
             let to = unsafe { from_raw_parts_mut(to.get().add(matrix * of.len), of.len) };
             to.fill(0.0);
@@ -61,31 +66,57 @@ impl Parts {
     }
 }
 
+impl Sizes {
+    /// Returns the number of tasks of a product.
+    fn parts(&self) -> usize {
+        TASKS.div_ceil(self.batch.max(1)).min(self.blocks())
+    }
+
+    /// Returns the bytes of the workspace for this number of matrices of keys and of values.
+    pub fn backward_workspace(&self, [keys, values]: [usize; 2]) -> usize {
+        let (features, parts) = (self.features, self.batch * self.parts());
+        let [of_features, of_values] = [features, self.values].map(|it| self.padded(it));
+        let packed = [
+            keys * elements([features, self.keys], self.tile),
+            values * elements([self.values, self.keys], self.tile),
+            keys * elements([self.keys, features], self.tile),
+        ];
+        let sums =
+            [parts * self.keys * of_features, parts * self.keys * of_values, self.batch * self.queries * features];
+        packed.into_iter().chain(sums).map(bytes_of::<f32>).fold(0, usize::saturating_add)
+    }
+}
+
 impl Attention<'_> {
     /// Computes the gradients of queries, keys and values from the result `y` and its gradient `g`.
-    pub fn backward(&self, [y, g]: [&[f32]; 2], [of_q, of_k, of_v]: [&mut [f32]; 3]) -> Result<()> {
+    pub fn backward(
+        &self,
+        [y, g]: [&[f32]; 2],
+        [of_q, of_k, of_v]: [&mut [f32]; 3],
+        mut workspace: Workspace<'_>,
+    ) -> Result<()> {
         let (tile, blocks) = (self.tile, self.blocks());
         let (features, values) = (self.features, self.values);
         if self.batch * self.queries * self.keys * values == 0 {
             [of_q, of_k, of_v].into_iter().for_each(|it| it.fill(0.0));
             return Ok(());
         }
-        let parts = TASKS.div_ceil(self.batch).min(blocks);
+        let parts = self.parts();
         let [of_features, of_values] = [features, values].map(|it| self.padded(it));
-        let for_keys = Parts::zeros(self.batch, parts, self.keys, of_features)?;
-        let for_values = Parts::zeros(self.batch, parts, self.keys, of_values)?;
-        let for_queries = Parts::zeros(self.batch, 1, self.queries, features)?;
-        let keys_of_scores = Packed::transposed(&self.k, [self.keys, features], tile)?;
-        let values_of_gradients = Packed::transposed(&self.v, [self.keys, values], tile)?;
-        let keys_of_queries = Packed::new(&self.k, [self.keys, features], tile)?;
+        let for_keys = Parts::zeros(self.batch, [parts, self.keys, of_features], &mut workspace);
+        let for_values = Parts::zeros(self.batch, [parts, self.keys, of_values], &mut workspace);
+        let for_queries = Parts::zeros(self.batch, [1, self.queries, features], &mut workspace);
+        let keys_of_scores = Packed::transposed(&self.k, [self.keys, features], tile, &mut workspace);
+        let values_of_gradients = Packed::transposed(&self.v, [self.keys, values], tile, &mut workspace);
+        let keys_of_queries = Packed::new(&self.k, [self.keys, features], tile, &mut workspace);
         let width = self.padded(self.keys) + GAP;
         let columns = [[QUERIES, features], [QUERIES, values]].map(|it| elements(it, tile));
         let lens =
             [QUERIES * features, QUERIES * width, QUERIES * width, QUERIES * of_features, columns[0], columns[1]];
         threads::try_for_each(self.batch * parts, self.nanos(5), |task| {
             let (product, part) = (task / parts, task % parts);
-            // SAFETY: every buffer is written below before anything reads it.
-            let room = unsafe { Array::uninit(&[lens.iter().sum()], DType::F32)? };
+            // Every buffer is written below before anything reads it.
+            let room = scratch::uninit::<f32>(lens.iter().sum())?;
             let mut next = room.device_ptr().cast::<f32>();
             let [scaled, weights, slopes, through, panels_of_q, panels_of_g] = lens.map(|len| {
                 let first = next;

@@ -1,9 +1,9 @@
 //! Computes the result of attention.
 
-use super::panels::{Packed, multiply};
+use super::panels::{Packed, elements, multiply};
 use super::rows::State;
-use super::{Attention, QUERIES};
-use ms_ir::data::{Array, DType};
+use super::{Attention, QUERIES, Sizes};
+use crate::library::scratch::{self, Workspace, bytes_of};
 use ms_ir::error::Result;
 use ms_x64::gemm::{Matrix, Shared};
 use ms_x64::threads;
@@ -15,16 +15,25 @@ const KEYS: usize = 1024;
 /// Padding between rows of scores in elements, so that rows fall into different cache sets.
 pub const GAP: usize = 16;
 
+impl Sizes {
+    /// Returns the bytes of the workspace for this number of matrices of keys and of values.
+    pub fn forward_workspace(&self, [keys, values]: [usize; 2]) -> usize {
+        let of_keys = elements([self.features, self.keys], self.tile);
+        let of_values = elements([self.keys, self.values], self.tile);
+        bytes_of::<f32>(keys * of_keys).saturating_add(bytes_of::<f32>(values * of_values))
+    }
+}
+
 impl Attention<'_> {
     /// Computes the result.
-    pub fn forward(&self, out: &mut [f32]) -> Result<()> {
+    pub fn forward(&self, out: &mut [f32], mut workspace: Workspace<'_>) -> Result<()> {
         let (tile, blocks) = (self.tile, self.blocks());
         if self.keys * self.values == 0 {
             out.fill(0.0);
             return Ok(());
         }
-        let keys = Packed::transposed(&self.k, [self.keys, self.features], tile)?;
-        let values = Packed::new(&self.v, [self.keys, self.values], tile)?;
+        let keys = Packed::transposed(&self.k, [self.keys, self.features], tile, &mut workspace);
+        let values = Packed::new(&self.v, [self.keys, self.values], tile, &mut workspace);
         let (of_scores, of_result) = (self.padded(KEYS.min(self.keys)) + GAP, self.padded(self.values));
         let lens = [QUERIES * self.features, QUERIES * of_scores, QUERIES * of_result];
         let out = Shared::new(out.as_mut_ptr());
@@ -33,8 +42,8 @@ impl Attention<'_> {
             let (product, block) = (task % self.batch, blocks - 1 - task / self.batch);
             let queries = self.block(block);
             let (rows, used) = (queries.len(), self.keys_of(&queries));
-            // SAFETY: queries, scores and results are written below before anything reads them.
-            let room = unsafe { Array::uninit(&[lens.iter().sum()], DType::F32)? };
+            // Queries, scores and results are written below before anything reads them.
+            let room = scratch::uninit::<f32>(lens.iter().sum())?;
             let scaled = room.device_ptr().cast::<f32>();
             let (scores, result) = (scaled.wrapping_add(lens[0]), scaled.wrapping_add(lens[0] + lens[1]));
             let (keys, values) = (keys.of(self.k.matrix_indices[product]), values.of(self.v.matrix_indices[product]));

@@ -12,57 +12,186 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
-use super::elements;
-use super::output::written;
-use ms_ir::data::{Array, Attrs, DType, HostArray, Op, broadcast_shapes, try_room};
+use super::dense::DenseOperand;
+use super::implementation::{Declined, Implementation, choose, require};
+use super::scratch::Workspace;
+use super::{LibraryCode, OpCall};
+use ms_compile::exec::ArrayLayout;
+use ms_ir::data::{Attrs, DType, Op, broadcast_shapes, try_room};
 use ms_ir::error::Result;
-use ms_ops::ops::host::dense;
-use ms_ops::ops::{BLOCKED_ATTENTION, BLOCKED_ATTENTION_GRAD, BlockedAttentionAttrs};
+use ms_ops::ops::{BLOCKED_ATTENTION, BLOCKED_ATTENTION_GRAD, BlockedAttentionAttrs, OpDef};
 use ms_x64::Isa;
 use ms_x64::gemm::{Accumulator, Tile};
 use rows::Rows;
-use std::borrow::Cow;
-use std::ops::Range;
+use std::ops::{Deref, Range};
+use std::slice::from_raw_parts_mut;
 
 /// Number of queries of a block: a multiple of the rows of tiles.
 const QUERIES: usize = 48;
 
-/// Runs attention or its gradient on f32, and writes its row-major results.
+/// The ops.
+pub const OPS: [&OpDef; 2] = [&BLOCKED_ATTENTION, &BLOCKED_ATTENTION_GRAD];
+
+/// Attention or its gradient, on operands with these layouts.
+struct Problem {
+    isa: Isa,
+    attrs: Attrs,
+    operands: Vec<ArrayLayout>,
+    is_gradient: bool,
+}
+
+impl Problem {
+    /// Returns the number of operands without the mask.
+    fn numbers(&self) -> usize {
+        if self.is_gradient { 5 } else { 3 }
+    }
+
+    /// Accepts f32, and a mask of f32, bools or integers. A scale of scores that is not finite, as without features, is
+    /// left to the formula.
+    fn accepts(&self) -> Result<(), Declined> {
+        let (numbers, mask) = self.operands.split_at(self.numbers());
+        let is_f32 = |it: &ArrayLayout| it.dtype == DType::F32;
+        require(numbers.iter().all(is_f32), || "an operand is not f32")?;
+        require(mask.iter().all(|it| is_f32(it) || !it.dtype.is_float()), || "the mask has floats other than f32")?;
+        let (_, [_, features]) = split(self.operands[0].layout.shape());
+        let factor = BlockedAttentionAttrs::of(&self.attrs).factor(features);
+        require(factor.is_finite(), || format!("the scale of scores is {factor}"))
+    }
+}
+
+/// The implementations. `None` is the reference evaluation.
+const IMPLEMENTATIONS: &[Implementation<Problem, Option<AttentionStep>>] = &[
+    Implementation {
+        name: "blocks",
+        is_conditional: false,
+        accepts: Problem::accepts,
+        prepare: |it| AttentionStep::new(it).map(Some),
+    },
+    Implementation { name: "reference", is_conditional: false, accepts: |_| Ok(()), prepare: |_| Ok(None) },
+];
+
+/// Prepares attention or its gradient; `None` for other ops, and for operands that native code declines.
 ///
-/// `None` for other ops and dtypes, and for a scale of scores that is not finite, as without features. A mask may have
-/// bools or integers.
-///
-/// # Safety
-/// The conditions of [`run`](super::run) hold.
-pub unsafe fn run(isa: Isa, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Option<Result<()>> {
+/// # Errors
+/// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for lists of matrices.
+pub fn prepare(isa: Isa, op: Op, attrs: &Attrs, operands: &[ArrayLayout]) -> Result<Option<Box<dyn LibraryCode>>> {
     let is_gradient = op == BLOCKED_ATTENTION_GRAD.op();
     if !(is_gradient || op == BLOCKED_ATTENTION.op()) {
-        return None;
+        return Ok(None);
     }
-    let (numbers, mask) = inputs.split_at(if is_gradient { 5 } else { 3 });
-    let is_f32 = |it: &&Array| it.dtype() == DType::F32;
-    if !numbers.iter().all(is_f32) || !mask.iter().all(|it| is_f32(it) || !it.dtype().is_float()) {
-        return None;
+    let problem = Problem { isa, attrs: attrs.clone(), operands: operands.to_vec(), is_gradient };
+    let (codes, choice) = choose(IMPLEMENTATIONS, &problem)?;
+    let step = codes.into_iter().flatten().next();
+    Ok(step.map(|it| Box::new(AttentionStep { choice: choice.to_string(), ..it }) as Box<dyn LibraryCode>))
+}
+
+/// A prepared op.
+struct AttentionStep {
+    sizes: Sizes,
+    is_gradient: bool,
+    /// The operands: queries, keys and values; for the gradient, the result and its gradient; the mask.
+    operands: Vec<DenseOperand>,
+    /// The index of the matrix of each product in queries, keys and values.
+    matrix_indices: [Vec<usize>; 3],
+    mask: Option<MaskLayout>,
+    /// The numbers of elements of the results.
+    results: Vec<usize>,
+    workspace: usize,
+    choice: String,
+}
+
+impl AttentionStep {
+    fn new(problem: &Problem) -> Result<Self> {
+        let &Problem { isa, ref attrs, ref operands, is_gradient } = problem;
+        let at = BlockedAttentionAttrs::of(attrs);
+        let [q, k, v] = [0, 1, 2].map(|it| operands[it].layout.shape());
+        let ((of_q, [queries, features]), (of_k, [keys, _])) = (split(q), split(k));
+        let (of_v, [_, values]) = split(v);
+        let batch = broadcast_shapes(&broadcast_shapes(of_q, of_k)?, of_v)?;
+        let matrix_indices =
+            [matrix_indices(&batch, of_q)?, matrix_indices(&batch, of_k)?, matrix_indices(&batch, of_v)?];
+        let mask = operands.get(problem.numbers());
+        let mask = mask.map(|it| MaskLayout::new(it, &batch, [queries, keys])).transpose()?;
+        let sizes = Sizes {
+            tile: f32::tile(isa),
+            rows: Rows::for_isa(isa),
+            batch: batch.iter().product(),
+            queries,
+            keys,
+            features,
+            values,
+            causal: at.causal(),
+            scale: at.factor(features) as f32,
+        };
+        let dense = |it: &ArrayLayout| match it.dtype {
+            DType::Bool => DenseOperand::new::<bool>(it),
+            _ => DenseOperand::new::<f32>(it),
+        };
+        let copies: Vec<DenseOperand> = operands.iter().map(dense).collect();
+        let of_copies = copies.iter().map(DenseOperand::workspace::<f32>).fold(0, usize::saturating_add);
+        let counts = [q, k].map(|it| it[..it.len() - 2].iter().product());
+        let own = match is_gradient {
+            true => sizes.backward_workspace([counts[1], split(v).0.iter().product()]),
+            false => sizes.forward_workspace([counts[1], split(v).0.iter().product()]),
+        };
+        let results = match is_gradient {
+            true => [q, k, v].map(|it| it.iter().product()).to_vec(),
+            false => vec![sizes.batch * queries * values],
+        };
+        let (workspace, choice) = (of_copies.saturating_add(own), String::new());
+        Ok(Self { sizes, is_gradient, operands: copies, matrix_indices, mask, results, workspace, choice })
     }
-    let (_, [_, features]) = split(inputs[0].shape());
-    if !BlockedAttentionAttrs::of(attrs).factor(features).is_finite() {
-        return None;
+}
+
+impl LibraryCode for AttentionStep {
+    fn workspace(&self) -> usize {
+        self.workspace
     }
-    let run = || {
-        let dense = inputs.iter().map(|it| dense(it)).collect::<Result<Vec<_>>>()?;
-        let numbers = |at: usize| elements::<f32>(&dense[at]);
-        let mask = dense.get(if is_gradient { 5 } else { 3 });
-        let attention = Attention::new(isa, attrs, [&dense[0], &dense[1], &dense[2]], mask)?;
-        // SAFETY: the outputs are distinct row-major arrays of f32 that nothing else accesses, by this function's
-        // contract.
-        let mut results = outputs.iter().map(|it| unsafe { written::<f32>(it) });
-        let mut result = || results.next().expect("the type rule gives the results of the op");
-        match is_gradient {
-            true => attention.backward([numbers(3), numbers(4)], [result(), result(), result()]),
-            false => attention.forward(result()),
+
+    fn choice(&self) -> &str {
+        &self.choice
+    }
+
+    unsafe fn run(&self, call: OpCall<'_>) -> Result<()> {
+        debug_assert!(call.epilogues.is_empty(), "only image ops have epilogues");
+        let Self { sizes, is_gradient, operands, matrix_indices: [of_q, of_k, of_v], mask, results, .. } = self;
+        // SAFETY: the workspace has the prepared size, the operands are live, and nothing else accesses the results, by
+        // the contract of `run`.
+        unsafe {
+            let mut workspace = Workspace::at(call.workspace, self.workspace);
+            let mut numbers: [&[f32]; 5] = [&[]; 5];
+            let count = if *is_gradient { 5 } else { 3 };
+            for ((to, operand), &at) in numbers[..count].iter_mut().zip(operands).zip(call.operands) {
+                *to = operand.elements::<f32>(at, &mut workspace).0;
+            }
+            let [q, k, v, y, g] = numbers;
+            let mask = mask.as_ref().map(|it| {
+                let (operand, at) = (&operands[count], call.operands[count]);
+                let values = match it.is_bool {
+                    true => MaskValues::Bools(operand.elements::<bool>(at, &mut workspace).0),
+                    false => MaskValues::Numbers(operand.elements::<f32>(at, &mut workspace).0),
+                };
+                Mask { values, steps: it.steps, first_elements: &it.first_elements }
+            });
+            let Sizes { queries, keys, features, values, .. } = *sizes;
+            let attention = Attention {
+                sizes: *sizes,
+                q: Matrices { elements: q, len: queries * features, matrix_indices: of_q },
+                k: Matrices { elements: k, len: keys * features, matrix_indices: of_k },
+                v: Matrices { elements: v, len: keys * values, matrix_indices: of_v },
+                mask,
+            };
+            let mut to = call.results.iter().zip(results).map(|(&address, &len)| match len {
+                0 => &mut [],
+                _ => from_raw_parts_mut(address as *mut f32, len),
+            });
+            let mut result = || to.next().expect("the type rule gives the results of the op");
+            match is_gradient {
+                true => attention.backward([y, g], [result(), result(), result()], workspace),
+                false => attention.forward(result(), workspace),
+            }
         }
-    };
-    Some(run())
+    }
 }
 
 /// An operand: a batch of matrices, which several products may share.
@@ -71,7 +200,7 @@ struct Matrices<'a> {
     /// The number of elements of a matrix.
     len: usize,
     /// The index of the matrix of each product.
-    matrix_indices: Vec<usize>,
+    matrix_indices: &'a [usize],
 }
 
 impl Matrices<'_> {
@@ -96,7 +225,7 @@ enum MaskValues<'a> {
     /// Whether a query uses a key.
     Bools(&'a [bool]),
     /// Numbers that are added to the scores.
-    Numbers(Cow<'a, [f32]>),
+    Numbers(&'a [f32]),
 }
 
 /// A mask for scores.
@@ -105,17 +234,40 @@ struct Mask<'a> {
     /// Strides between queries and between keys.
     steps: [usize; 2],
     /// The index of the first element for each product.
+    first_elements: &'a [usize],
+}
+
+/// The layout of a mask.
+struct MaskLayout {
+    is_bool: bool,
+    /// See [`Mask::steps`].
+    steps: [usize; 2],
+    /// See [`Mask::first_elements`].
     first_elements: Vec<usize>,
 }
 
 /// The operands and sizes of attention.
 struct Attention<'a> {
-    tile: Tile<f32>,
-    rows: &'static Rows,
+    sizes: Sizes,
     q: Matrices<'a>,
     k: Matrices<'a>,
     v: Matrices<'a>,
     mask: Option<Mask<'a>>,
+}
+
+impl Deref for Attention<'_> {
+    type Target = Sizes;
+
+    fn deref(&self) -> &Sizes {
+        &self.sizes
+    }
+}
+
+/// The sizes of attention.
+#[derive(Clone, Copy)]
+struct Sizes {
+    tile: Tile<f32>,
+    rows: &'static Rows,
     /// The number of products of the batch.
     batch: usize,
     queries: usize,
@@ -149,22 +301,20 @@ fn matrix_indices(batch: &[usize], own: &[usize]) -> Result<Vec<usize>> {
     Ok(matrix_indices)
 }
 
-impl<'a> Mask<'a> {
-    fn new(mask: &'a HostArray<'_>, batch: &[usize], [queries, keys]: [usize; 2]) -> Result<Self> {
-        let mut shape = vec![1; 2usize.saturating_sub(mask.shape().len())];
-        shape.extend_from_slice(mask.shape());
+impl MaskLayout {
+    fn new(mask: &ArrayLayout, batch: &[usize], [queries, keys]: [usize; 2]) -> Result<Self> {
+        let own = mask.layout.shape();
+        let mut shape = vec![1; 2usize.saturating_sub(own.len())];
+        shape.extend_from_slice(own);
         let (outer, [rows, columns]) = split(&shape);
-        let values = match mask.dtype() {
-            DType::Bool => MaskValues::Bools(elements(mask)),
-            DType::F32 => MaskValues::Numbers(elements(mask).into()),
-            _ => MaskValues::Numbers(mask.scalars().into_iter().map(|it| it.as_f64() as f32).collect()),
-        };
         let step = |own: usize, size: usize, step: usize| if own == 1 && size != 1 { 0 } else { step };
         let steps = [step(rows, queries, columns), step(columns, keys, 1)];
         let first_elements = matrix_indices(batch, outer)?.into_iter().map(|it| it * rows * columns).collect();
-        Ok(Self { values, steps, first_elements })
+        Ok(Self { is_bool: mask.dtype == DType::Bool, steps, first_elements })
     }
+}
 
+impl Mask<'_> {
     /// Masks the scores of a query of a product for some keys.
     fn apply(&self, product: usize, query: usize, keys: Range<usize>, scores: &mut [f32]) {
         let first = self.first_elements[product] + query * self.steps[0] + keys.start * self.steps[1];
@@ -182,37 +332,7 @@ impl<'a> Mask<'a> {
     }
 }
 
-impl<'a> Attention<'a> {
-    fn new(
-        isa: Isa,
-        attrs: &Attrs,
-        [q, k, v]: [&'a HostArray<'_>; 3],
-        mask: Option<&'a HostArray<'_>>,
-    ) -> Result<Self> {
-        let it = BlockedAttentionAttrs::of(attrs);
-        let ((of_q, [queries, features]), (of_k, [keys, _])) = (split(q.shape()), split(k.shape()));
-        let (of_v, [_, values]) = split(v.shape());
-        let batch = broadcast_shapes(&broadcast_shapes(of_q, of_k)?, of_v)?;
-        let matrices = |of: &'a HostArray<'_>, outer: &[usize], len: usize| {
-            Ok(Matrices { elements: elements(of), len, matrix_indices: matrix_indices(&batch, outer)? })
-        };
-        Ok(Self {
-            tile: f32::tile(isa),
-            rows: Rows::for_isa(isa),
-            q: matrices(q, of_q, queries * features)?,
-            k: matrices(k, of_k, keys * features)?,
-            v: matrices(v, of_v, keys * values)?,
-            mask: mask.map(|it| Mask::new(it, &batch, [queries, keys])).transpose()?,
-            batch: batch.iter().product(),
-            queries,
-            keys,
-            features,
-            values,
-            causal: it.causal(),
-            scale: it.factor(features) as f32,
-        })
-    }
-
+impl Sizes {
     /// Returns the number of blocks of queries.
     fn blocks(&self) -> usize {
         self.queries.div_ceil(QUERIES)
@@ -228,6 +348,14 @@ impl<'a> Attention<'a> {
         if self.causal { self.keys.min(queries.end) } else { self.keys }
     }
 
+    /// Estimates the nanoseconds of this number of products of the size of the scores.
+    fn nanos(&self, products: usize) -> usize {
+        let multiplied = self.batch * self.queries * self.keys * (self.features + self.values) / 2;
+        multiplied * products / if self.causal { 64 } else { 32 }
+    }
+}
+
+impl Attention<'_> {
     /// Applies the causal mask and the mask to scores, whose rows are `width` elements apart.
     fn exclude(&self, product: usize, queries: &Range<usize>, keys: &Range<usize>, scores: &mut [f32], width: usize) {
         for (query, scores) in queries.clone().zip(scores.chunks_mut(width)) {
@@ -245,11 +373,5 @@ impl<'a> Attention<'a> {
     fn scaled(&self, product: usize, queries: &Range<usize>, to: &mut [f32]) {
         let from = &self.q.of(product)[queries.start * self.features..queries.end * self.features];
         to.iter_mut().zip(from).for_each(|(to, it)| *to = it * self.scale);
-    }
-
-    /// Estimates the nanoseconds of this number of products of the size of the scores.
-    fn nanos(&self, products: usize) -> usize {
-        let multiplied = self.batch * self.queries * self.keys * (self.features + self.values) / 2;
-        multiplied * products / if self.causal { 64 } else { 32 }
     }
 }

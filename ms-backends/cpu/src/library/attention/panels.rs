@@ -1,10 +1,10 @@
 //! Packs right operands into micro-panels as wide as tiles, and multiplies by them.
 
-use super::{Attention, Matrices};
-use ms_ir::data::{Array, DType};
-use ms_ir::error::Result;
+use super::{Matrices, Sizes};
+use crate::library::scratch::Workspace;
 use ms_x64::gemm::{Matrix, Shared, Tile, pack};
 use ms_x64::threads;
+use std::mem::MaybeUninit;
 
 /// Maximum number of elements of micro-panels that stay in L1.
 const NEAR: usize = 6 << 10;
@@ -58,49 +58,48 @@ pub unsafe fn pack_into(matrix: Matrix<*const f32>, [k, n]: [usize; 2], tile: Ti
 }
 
 /// The micro-panels of several matrices of one size.
-pub struct Packed {
-    room: Array,
+pub struct Packed<'a> {
+    room: &'a [MaybeUninit<f32>],
     /// The number of elements of a micro-panel; `count` is the number of micro-panels of a matrix.
     step: usize,
     count: usize,
 }
 
-impl Packed {
-    /// Packs row-major matrices `[k, n]`.
-    ///
-    /// # Errors
-    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for them.
-    pub fn new(of: &Matrices<'_>, [k, n]: [usize; 2], tile: Tile<f32>) -> Result<Self> {
-        Self::strided(of, [k, n], [n as isize, 1], tile)
+impl<'a> Packed<'a> {
+    /// Packs row-major matrices `[k, n]` into a workspace.
+    pub fn new(of: &Matrices<'_>, [k, n]: [usize; 2], tile: Tile<f32>, workspace: &mut Workspace<'a>) -> Self {
+        Self::strided(of, [k, n], [n as isize, 1], tile, workspace)
     }
 
-    /// Packs the transposes of row-major matrices `[n, k]`.
-    ///
-    /// # Errors
-    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for them.
-    pub fn transposed(of: &Matrices<'_>, [n, k]: [usize; 2], tile: Tile<f32>) -> Result<Self> {
-        Self::strided(of, [k, n], [1, k as isize], tile)
+    /// Packs the transposes of row-major matrices `[n, k]` into a workspace.
+    pub fn transposed(of: &Matrices<'_>, [n, k]: [usize; 2], tile: Tile<f32>, workspace: &mut Workspace<'a>) -> Self {
+        Self::strided(of, [k, n], [1, k as isize], tile, workspace)
     }
 
-    fn strided(of: &Matrices<'_>, sizes: [usize; 2], steps: [isize; 2], tile: Tile<f32>) -> Result<Self> {
+    fn strided(
+        of: &Matrices<'_>,
+        sizes: [usize; 2],
+        steps: [isize; 2],
+        tile: Tile<f32>,
+        workspace: &mut Workspace<'a>,
+    ) -> Self {
         assert_eq!(of.len, sizes.iter().product::<usize>(), "the matrices have these sizes");
         let (count, len) = (of.count(), elements(sizes, tile));
-        // SAFETY: the loop below writes all micro-panels before anything reads them.
-        let room = unsafe { Array::uninit(&[count * len], DType::F32)? };
-        let first = Shared::new(room.device_ptr().cast::<f32>());
+        let room = workspace.take::<f32>(count * len);
+        let first = Shared::new(room.as_mut_ptr().cast::<f32>());
         threads::for_each(count, count * len / 2, |at| {
             let matrix = Matrix { first: of.at(at).as_ptr(), steps };
             // SAFETY: each matrix has `sizes` elements by the assertion, and its own `len` elements of the room.
             unsafe { pack_into(matrix, sizes, tile, first.get().wrapping_add(at * len)) };
         });
-        Ok(Self { room, step: sizes[0] * tile.columns, count: sizes[1].div_ceil(tile.columns) })
+        Self { room, step: sizes[0] * tile.columns, count: sizes[1].div_ceil(tile.columns) }
     }
 
     /// Returns the micro-panels of a matrix.
     pub fn of(&self, matrix: usize) -> Panels {
         let first = matrix * self.step * self.count;
-        debug_assert!(first + self.step * self.count <= self.room.numel());
-        Panels { first: self.room.device_ptr().cast::<f32>().wrapping_add(first), step: self.step, count: self.count }
+        debug_assert!(first + self.step * self.count <= self.room.len());
+        Panels { first: self.room.as_ptr().cast::<f32>().wrapping_add(first), step: self.step, count: self.count }
     }
 }
 
@@ -134,7 +133,7 @@ pub unsafe fn multiply(
     }
 }
 
-impl Attention<'_> {
+impl Sizes {
     /// Returns a number of columns, rounded up to whole micro-panels.
     pub fn padded(&self, columns: usize) -> usize {
         columns.next_multiple_of(self.tile.columns)

@@ -62,7 +62,7 @@ impl Rows {
         let scores = [scores as u64, (width * SIZE) as u64, SIZE as u64];
         let of_row = |it: *mut f32| [it as u64, SIZE as u64, 0];
         let block = [scores, of_row(most), of_row(sum), scores, of_row(most), of_row(sum), of_row(factor)];
-        let block = [&[rows as u64, keys as u64][..], block.as_flattened()].concat();
+        let block = words::<23>([rows, keys], block.as_flattened());
         // SAFETY: the scores are readable and writable, and the state has `N >= rows` elements. Each row reads its own
         // numbers before it writes them.
         unsafe { self.weights.call(&block) };
@@ -85,11 +85,19 @@ impl Rows {
         let of_row = |it: &[f32]| [it.as_ptr() as u64, SIZE as u64, 0];
         let (weights, gradients) = (matrix(weights), matrix(gradients));
         let block = [weights, gradients, of_row(inverse), of_row(mean), weights, gradients];
-        let block = [&[rows as u64, keys as u64][..], block.as_flattened()].concat();
+        let block = words::<20>([rows, keys], block.as_flattened());
         // SAFETY: both matrices are readable and writable and do not overlap, by this function's contract. An element
         // is read before it is written.
         unsafe { self.slopes.call(&block) };
     }
+}
+
+/// Returns the argument block of these extents and parameters.
+fn words<const N: usize>(extents: [usize; 2], params: &[u64]) -> [u64; N] {
+    let mut block = [0; N];
+    block[..2].copy_from_slice(&extents.map(|it| it as u64));
+    block[2..].copy_from_slice(params);
+    block
 }
 
 /// Builds the kernel of the running softmax: the largest score including the earlier one, the weights, and the sum

@@ -1,9 +1,14 @@
 //! Tests native attention against the bodies of the composites, which the reference evaluates.
 
 use super::QUERIES;
+use crate::library::EagerOp;
+use crate::library::eager::placed;
+use ms_compile::exec::ArrayLayout;
+use ms_ir::Precision;
 use ms_ir::data::{Array, Attrs, DType, Scalar, Type};
 use ms_ops::ops::{BLOCKED_ATTENTION, BLOCKED_ATTENTION_GRAD, BlockedAttentionAttrs, OpDef, SampleInput};
 use ms_x64::Isa;
+use ms_x64::gemm::Arithmetic;
 
 /// Returns the results of an op by native loops.
 fn native(isa: Isa, def: &'static OpDef, attrs: &Attrs, inputs: &[&Array]) -> Vec<Array> {
@@ -12,9 +17,10 @@ fn native(isa: Isa, def: &'static OpDef, attrs: &Attrs, inputs: &[&Array]) -> Ve
     // Initial values reveal elements that are never written.
     let filled = |it: &Type| Array::full(&it.shape().expect("sizes are constant"), Scalar::Float(7e7), it.dtype);
     let results: Vec<Array> = types.iter().map(filled).collect();
+    let op = EagerOp::new(Arithmetic::new(isa, Precision::Strict), def.op(), attrs.clone());
     // SAFETY: the results have the types of the type rule, and only this call accesses them.
-    let done = unsafe { super::run(isa, def.op(), attrs, inputs, &results) };
-    done.expect("it is an op of attention").expect("there is memory");
+    unsafe { op.run(inputs, &results, &[]) }.expect("there is memory");
+    assert!(op.is_prepared(), "{} runs no native code", def.name());
     results
 }
 
@@ -163,10 +169,9 @@ fn only_masks_have_other_dtypes() {
     for (def, mask) in [(&BLOCKED_ATTENTION, 3), (&BLOCKED_ATTENTION_GRAD, 5)] {
         for dtype in DType::ALL.into_iter().filter(|&it| it != DType::F32) {
             for at in 0..mask {
-                let operands = operands(at, mask, dtype);
-                // SAFETY: nothing is written, as the native loops decline these operands.
-                let done = unsafe { super::run(isa, def.op(), &attrs, &operands.iter().collect::<Vec<_>>(), &[]) };
-                assert!(done.is_none(), "{} with {dtype} for operand {at}", def.name());
+                let layouts: Vec<ArrayLayout> = operands(at, mask, dtype).iter().map(|it| placed(it).0).collect();
+                let code = super::prepare(isa, def.op(), &attrs, &layouts).expect("there is memory");
+                assert!(code.is_none(), "{} with {dtype} for operand {at}", def.name());
             }
         }
         let operands = operands(mask, mask + 1, DType::U32);

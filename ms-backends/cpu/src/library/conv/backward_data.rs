@@ -3,13 +3,14 @@
 //! For each kernel tap, accumulation chains over output channels are computed in vectors and added at the tap's
 //! position. [`super`] specifies the order of sums.
 
-use super::Conv;
 use super::lanes::Lanes;
+use super::problem::{Call, ConvCode, Problem};
 use super::vector::{Chains, Direct, OUTPUTS, SLACK};
+use crate::library::implementation::{Declined, require};
+use crate::library::scratch::{self, bytes_of};
 use ms_ir::CHUNK;
-use ms_ir::data::{Array, try_room};
+use ms_ir::data::try_room;
 use ms_ir::error::Result;
-use ms_x64::Isa;
 use ms_x64::gemm::{EarlierSums, PACK_WIDTH, Shared};
 use ms_x64::threads;
 use std::ops::Range;
@@ -30,31 +31,39 @@ const MIN_CHANNELS: usize = 4;
 const STORED: usize = 16;
 
 /// Backward-data of a convolution without an im2col buffer.
-pub struct BackwardData<'a, T> {
-    lanes: Lanes<'a, T>,
+pub struct BackwardDataByTaps<T> {
+    lanes: Lanes<T>,
     /// Kernel taps with the range of vectors that each reads, in the order of their additions.
     steps: Vec<(usize, Range<usize>)>,
     /// The index of each vector in the gradients of a set of images, and the index in a channel's sums that it is added
     /// to.
     vectors: Vec<[usize; 2]>,
+    /// The first gradient of each output channel.
+    terms: Vec<usize>,
 }
 
-impl<'a, T: Direct> BackwardData<'a, T> {
-    /// Prepares backward-data; `None` if a GEMM is faster: for few channels, and where vectors compute too much
-    /// padding.
+impl<T: Direct> BackwardDataByTaps<T> {
+    /// Accepts several channels whose vectors compute little padding.
+    pub fn accepts(problem: &Problem) -> Result<(), Declined> {
+        problem.needs_no_columns()?;
+        let (conv, isa) = (&problem.conv, problem.arithmetic.isa);
+        require(T::has_vectors(isa), || "there are no vectors")?;
+        let (channels, outputs) = (conv.channels, conv.outputs);
+        require(channels >= MIN_CHANNELS, || format!("a group has {channels} channels, less than {MIN_CHANNELS}"))?;
+        require((MIN_CHANNELS..=CHUNK).contains(&outputs), || format!("a group has {outputs} output channels"))?;
+        let positions = conv.batch * conv.windows.output_len() * conv.windows.taps();
+        require(positions > 0, || "there are no gradients")?;
+        let padded = Lanes::<T>::new(conv, isa).map_err(|_| "there is no memory for its lists")?.elements;
+        require(4 * padded <= 5 * positions, || format!("vectors add {padded} gradients to a channel, not {positions}"))
+    }
+
+    /// Prepares a problem that was accepted.
     ///
     /// # Errors
     /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for the lists of vectors.
-    pub fn new(conv: &'a Conv, isa: Isa) -> Result<Option<Self>> {
-        let (windows, taps) = (conv.batch * conv.windows.output_len(), conv.windows.taps());
-        let has_channels = conv.channels >= MIN_CHANNELS && (MIN_CHANNELS..=CHUNK).contains(&conv.outputs);
-        if !T::has_vectors(isa) || !has_channels || windows * taps == 0 {
-            return Ok(None);
-        }
-        let lanes = Lanes::new(conv, isa)?;
-        if 4 * lanes.elements > 5 * windows * taps {
-            return Ok(None);
-        }
+    pub fn new(problem: &Problem) -> Result<Self> {
+        let (conv, taps) = (&problem.conv, problem.conv.windows.taps());
+        let lanes = Lanes::new(conv, problem.arithmetic.isa)?;
         let of_vector = conv.outputs * lanes.loops.lanes;
         let near = (NEAR_BYTES / (of_vector * size_of::<T>())).max(2).next_multiple_of(2);
         let (mut steps, mut vectors) = (try_room(taps * lanes.count.div_ceil(near))?, try_room(taps * lanes.count)?);
@@ -68,28 +77,38 @@ impl<'a, T: Direct> BackwardData<'a, T> {
                 steps.push((tap, first..vectors.len()));
             }
         }
-        Ok(Some(Self { lanes, steps, vectors }))
+        let terms = (0..conv.outputs).map(|output| output * lanes.loops.lanes).collect();
+        Ok(Self { lanes, steps, vectors, terms })
     }
 
-    /// Computes backward-data of `g` and `w`. Returns whether the result is valid: lanes of padding multiply zeros by
-    /// weights, which changes no sum if weights are finite.
-    ///
-    /// # Errors
-    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for the vectors.
-    pub fn compute(&self, g: &[T], w: &[T], out: &mut [T]) -> Result<bool> {
-        let (lanes, conv) = (&self.lanes, self.lanes.conv);
+    /// Returns the number of gradients of a set of images, and the number of sets that are stored at once.
+    fn stored_sets(&self) -> (usize, usize) {
+        let (lanes, conv) = (&self.lanes, &self.lanes.conv);
+        let len = lanes.count * conv.outputs * lanes.loops.lanes;
+        (len, (MAX_BYTES / (len * size_of::<T>())).clamp(1, conv.groups * lanes.sets()))
+    }
+}
+
+impl<T: Direct> ConvCode<T> for BackwardDataByTaps<T> {
+    fn workspace(&self) -> usize {
+        let (len, at_once) = self.stored_sets();
+        bytes_of::<T>(at_once * len)
+    }
+
+    /// Lanes of padding multiply zeros by weights, which changes no sum if weights are finite.
+    fn run(&self, call: Call<'_, T>) -> Result<bool> {
+        let (lanes, conv) = (&self.lanes, &self.lanes.conv);
+        let Call { operands: [g, w], out, mut workspace, .. } = call;
+        let (g, w) = (g.all, w.all);
         let (outputs, taps, weights_step) = (conv.outputs, conv.windows.taps(), self.weights_step());
-        let (sets, len) = (lanes.sets(), lanes.count * outputs * lanes.loops.lanes);
+        let sets = lanes.sets();
         let all = conv.groups * sets;
-        let at_once = (MAX_BYTES / (len * size_of::<T>())).clamp(1, all);
+        let (len, at_once) = self.stored_sets();
         // A task has one or two times the channels that micro-kernels keep in registers.
         let [most, least] = [OUTPUTS / 2, OUTPUTS].map(|it| conv.channels.div_ceil(it));
         let parts = conv.tasks().div_ceil(at_once).clamp(least, most);
         let part = |at: usize, of: usize, all: usize| at * all / of..(at + 1) * all / of;
-        let terms: Vec<usize> = (0..outputs).map(|output| output * lanes.loops.lanes).collect();
-        // SAFETY: `lanes.store` writes all vectors before they are read.
-        let room = unsafe { Array::uninit(&[at_once * len], T::DTYPE)? };
-        let gradients = Shared::new(room.device_ptr().cast::<T>());
+        let gradients = Shared::new(workspace.take::<T>(at_once * len).as_mut_ptr().cast::<T>());
         let (out, is_exact) = (Shared::new(out.as_mut_ptr()), AtomicBool::new(true));
         for start in (0..all).step_by(at_once) {
             let count = at_once.min(all - start);
@@ -104,9 +123,7 @@ impl<'a, T: Direct> BackwardData<'a, T> {
             threads::try_for_each(parts * ranges, conv.nanos() / all * count, |task| {
                 let channels = part(task / ranges, parts, conv.channels);
                 let sums_len = channels.len() * lanes.sums + SLACK;
-                // SAFETY: weights are packed and sums are zeroed below before anything reads them.
-                let [weights, sums] = [channels.len() * taps * weights_step, sums_len]
-                    .map(|len| unsafe { Array::uninit(&[len], T::DTYPE) });
+                let [weights, sums] = [channels.len() * taps * weights_step, sums_len].map(scratch::uninit::<T>);
                 let (weights, sums) = (weights?, sums?);
                 let [weights, sums] = [&weights, &sums].map(|it| it.device_ptr().cast::<T>());
                 let mut packed = None;
@@ -124,7 +141,7 @@ impl<'a, T: Direct> BackwardData<'a, T> {
                             let chains = Chains {
                                 vectors: &self.vectors[vectors.clone()],
                                 x: gradients.get().add(number * len),
-                                terms: &terms,
+                                terms: &self.terms,
                                 weights: (weights.add(tap * weights_step), [taps * weights_step, 1]),
                                 outputs: channels.len(),
                                 to: (sums, lanes.sums),
@@ -149,7 +166,9 @@ impl<'a, T: Direct> BackwardData<'a, T> {
         }
         Ok(is_exact.into_inner() || w.iter().all(|it| it.is_finite()))
     }
+}
 
+impl<T: Direct> BackwardDataByTaps<T> {
     /// Returns the distance between the packed weights of two taps: an odd number of cache lines, so that taps fall
     /// into different cache sets.
     fn weights_step(&self) -> usize {
@@ -163,7 +182,7 @@ impl<'a, T: Direct> BackwardData<'a, T> {
     /// # Safety
     /// `to` has room for `weights_step` elements for each channel and tap.
     unsafe fn pack(&self, weights: &[T], channels: Range<usize>, to: *mut T) {
-        let (conv, step) = (self.lanes.conv, self.weights_step());
+        let (conv, step) = (&self.lanes.conv, self.weights_step());
         let (filter, taps, outputs) = (conv.filter_len(), conv.windows.taps(), conv.outputs);
         let len = channels.len() * taps;
         for first in (0..outputs).step_by(PACK_WIDTH) {

@@ -4,13 +4,17 @@
 //! specifies the order of sums.
 
 use super::direct::DirectConv;
+use super::problem::{Call, ConvCode, Problem};
 use super::vector::Direct;
-use ms_ir::data::{Array, try_filled};
+use crate::library::implementation::{Declined, require};
+use crate::library::scratch::{self, bytes_of};
 use ms_ir::error::Result;
 use ms_ir::{CHUNK, PairwiseTree};
 use ms_x64::gemm::{ALIASED, EarlierSums, Matrix, Ordered, Shared, pack};
 use ms_x64::threads;
+use std::mem::MaybeUninit;
 use std::ops::Range;
+use std::slice::from_raw_parts_mut;
 
 /// Maximum size in bytes of the copies of both operands of a group.
 const MAX_BYTES: usize = 64 << 20;
@@ -18,30 +22,63 @@ const MAX_BYTES: usize = 64 << 20;
 /// Minimum number of output channels of a task, which amortise its packing.
 const MIN_OUTPUTS: usize = 64;
 
-impl DirectConv<'_> {
-    /// Whether the channels of a group fill the columns of tiles, and the copies of the operands are small enough.
-    pub fn has_full_tiles<T: Direct>(&self) -> bool {
-        let (conv, columns) = (self.conv, T::tile(self.isa).columns);
-        let of_image = self.grid.len() * conv.channels + conv.windows.output_len() * conv.outputs;
-        T::has_vectors(self.isa)
-            && 8 * conv.channels >= 7 * conv.channels.next_multiple_of(columns)
-            && conv.batch.saturating_mul(of_image).saturating_mul(size_of::<T>()) <= MAX_BYTES
+/// Backward-weights by a GEMM for each kernel tap.
+pub struct BackwardWeightsByTap(DirectConv);
+
+impl BackwardWeightsByTap {
+    /// Accepts groups whose channels fill the columns of tiles, if the copies of the operands are small enough.
+    pub fn accepts<T: Direct>(problem: &Problem) -> Result<(), Declined> {
+        problem.prefers_vectors()?;
+        let direct = DirectConv::new(problem)?;
+        require(T::has_vectors(direct.isa), || "there are no vectors")?;
+        let (conv, columns) = (&direct.conv, T::tile(direct.isa).columns);
+        let is_full = 8 * conv.channels >= 7 * conv.channels.next_multiple_of(columns);
+        require(is_full, || format!("{} channels do not fill tiles of {columns}", conv.channels))?;
+        let of_image = direct.grid.len() * conv.channels + conv.windows.output_len() * conv.outputs;
+        let bytes = conv.batch.saturating_mul(of_image).saturating_mul(size_of::<T>());
+        require(bytes <= MAX_BYTES, || format!("copies of a group have {bytes} bytes, more than {MAX_BYTES}"))
     }
 
-    /// Computes backward-weights of `x` and `g`.
-    ///
-    /// # Errors
-    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for copies of operands.
-    pub fn backward_weights_by_taps<T: Direct>(&self, x: &[T], g: &[T], out: &mut [T]) -> Result<()> {
-        let (conv, grid, tile) = (self.conv, &self.grid, T::tile(self.isa));
+    /// Prepares a problem that was accepted.
+    pub fn new(problem: &Problem) -> Self {
+        Self(DirectConv::of_accepted(problem))
+    }
+
+    /// Returns the distance between the gradients of output channels. Rows in the same cache set would be packed again
+    /// for each product.
+    fn step<T: Direct>(&self) -> usize {
+        let DirectConv { conv, isa, .. } = &self.0;
+        let terms = conv.batch * conv.windows.output_len();
+        if (terms * size_of::<T>()).is_multiple_of(ALIASED) { terms + T::tile(*isa).columns } else { terms }
+    }
+
+    /// Returns the numbers of elements of the copies of both operands of a group.
+    fn copies<T: Direct>(&self) -> [usize; 2] {
+        let DirectConv { conv, grid, .. } = &self.0;
+        [conv.batch * grid.len() * conv.channels, conv.outputs * self.step::<T>()]
+    }
+}
+
+impl<T: Direct> ConvCode<T> for BackwardWeightsByTap {
+    fn workspace(&self) -> usize {
+        self.copies::<T>().into_iter().map(bytes_of::<T>).sum()
+    }
+
+    fn run(&self, call: Call<'_, T>) -> Result<bool> {
+        let DirectConv { conv, grid, isa } = &self.0;
+        let Call { operands: [x, g], out, mut workspace, .. } = call;
+        let (x, g, tile) = (x.all, g.all, T::tile(*isa));
         let (channels, outputs, taps) = (conv.channels, conv.outputs, conv.windows.taps());
         let (input_len, windows) = (conv.image_lens().0, conv.windows.output_len());
         let (plane_len, terms) = (conv.windows.input_len(), conv.batch * windows);
-        let places = conv.batch.saturating_mul(grid.len());
-        let mut images = try_filled(T::default(), places.saturating_mul(channels))?;
-        // Rows in the same cache set would be packed again for each product.
-        let step = if (terms * size_of::<T>()).is_multiple_of(ALIASED) { terms + tile.columns } else { terms };
-        let mut gradients = try_filled(T::default(), outputs.saturating_mul(step))?;
+        let (places, step) = (conv.batch * grid.len(), self.step::<T>());
+        let zero = MaybeUninit::new(T::default());
+        let [images, gradients] = self.copies::<T>().map(|len| {
+            let part = workspace.take::<T>(len);
+            part.fill(zero);
+            // SAFETY: all elements are initialised.
+            unsafe { from_raw_parts_mut(part.as_mut_ptr().cast::<T>(), len) }
+        });
         let blocks = channels.div_ceil(tile.columns);
         // If there are enough tasks, each takes all taps and writes whole filters.
         let most = outputs.div_ceil(MIN_OUTPUTS);
@@ -63,7 +100,8 @@ impl DirectConv<'_> {
                     unsafe { pack(tile.transpose, from, width, run.len, to.get().add(at)) };
                 }
             });
-            conv.get_rows(group, 0..terms, g, (&mut gradients, step));
+            conv.get_rows(group, 0..terms, g, (&mut *gradients, step));
+            let (images, gradients) = (&*images, &*gradients);
             let out = Shared::new(out[conv.weights(group)].as_mut_ptr());
             // The taps of a channel block read the same elements, which stay in the cache.
             threads::try_for_each(blocks * ranges * parts, conv.nanos() / conv.groups, |task| {
@@ -73,14 +111,12 @@ impl DirectConv<'_> {
                 let [start, end] = [part, part + 1].map(|it| it * outputs / parts);
                 let of_tap = (end - start) * width;
                 let (tree, distance) = (PairwiseTree::of_terms(terms), at_once * of_tap);
-                // SAFETY: the loops below write packed elements and sums before anything reads them.
-                let [packed, sums] = [CHUNK.min(terms) * width, tree.slots() * distance]
-                    .map(|len| unsafe { Array::uninit(&[len], T::DTYPE) });
+                let [packed, sums] = [CHUNK.min(terms) * width, tree.slots() * distance].map(scratch::uninit::<T>);
                 let (packed, sums) = (packed?, sums?);
                 let [packed, sums] = [&packed, &sums].map(|it| it.device_ptr().cast::<T>());
                 for (chunk, at) in (0..terms).step_by(CHUNK).flat_map(|it| (0..at_once).map(move |at| (it, at))) {
                     let depth = CHUNK.min(terms - chunk);
-                    self.for_each_run(chunk..chunk + depth, tap + at, |term, place, count| {
+                    self.0.for_each_run(chunk..chunk + depth, tap + at, |term, place, count| {
                         let from = &images[first * places + place * width..][..count * width];
                         // SAFETY: `term + count <= depth`, so `packed` has room for these `count * width` elements.
                         unsafe { packed.add(term * width).copy_from_nonoverlapping(from.as_ptr(), from.len()) };
@@ -88,7 +124,7 @@ impl DirectConv<'_> {
                     let sizes = [end - start, depth, width];
                     let combined = tree.combined(chunk / CHUNK);
                     let earlier = EarlierSums { count: combined.len(), distance };
-                    let product = Ordered { isa: self.isa, sizes, earlier, vectorised_sums: false };
+                    let product = Ordered { isa: *isa, sizes, earlier, vectorised_sums: false };
                     let left = Matrix::dense(gradients[start * step + chunk..].as_ptr(), step);
                     let right = Matrix::dense(packed.cast_const(), width);
                     let to = Matrix::dense(sums.wrapping_add(combined.start * distance + at * of_tap), width);
@@ -112,9 +148,11 @@ impl DirectConv<'_> {
                 Ok(())
             })?;
         }
-        Ok(())
+        Ok(true)
     }
+}
 
+impl DirectConv {
     /// Calls `f` for each run of adjacent output positions in a range that is numbered over all images. Its arguments
     /// are the first position relative to the range, its index under `tap` in the grids, and the length of the run.
     fn for_each_run(&self, windows: Range<usize>, tap: usize, mut f: impl FnMut(usize, usize, usize)) {

@@ -1,10 +1,11 @@
 //! Backward-weights without GEMM, vectorised over groups or over the output channels of a group. [`super`] specifies
 //! the order of sums.
 
-use super::Conv;
 use super::direct::DirectConv;
-use super::vector::{Direct, SLACK, TAPS, Windows};
-use ms_ir::data::try_filled;
+use super::problem::{Call, ConvCode, Problem};
+use super::vector::{Direct, Loops, SLACK, TAPS, Windows};
+use crate::library::implementation::{Declined, require};
+use crate::library::scratch::{Scratch, bytes_of};
 use ms_ir::error::Result;
 use ms_ir::{CHUNK, PairwiseTree};
 use ms_x64::gemm::{Matrix, Shared, pack};
@@ -13,28 +14,6 @@ use std::ops::Range;
 
 /// Maximum numbers of output channels of a group for this algorithm: for pointwise convolution, and for others.
 const MAX_OUTPUTS: [usize; 2] = [32, 64];
-
-/// The vectorised axis of a direct backward-weights.
-pub enum VectorAxis {
-    /// Groups, which have one output channel each.
-    Groups,
-    /// The output channels of a group.
-    Outputs,
-}
-
-impl Conv {
-    /// Returns the axis to vectorise with `lanes` elements; `None` if groups are too few to fill a vector and output
-    /// channels too many.
-    pub fn backward_weights_axis(&self, lanes: usize) -> Option<VectorAxis> {
-        let [of_pointwise, most] = MAX_OUTPUTS;
-        let most = if self.is_pointwise() { of_pointwise } else { most };
-        match self.outputs {
-            1 if self.groups >= lanes => Some(VectorAxis::Groups),
-            outputs if lanes > 1 && (lanes / 4..=most).contains(&outputs) => Some(VectorAxis::Outputs),
-            _ => None,
-        }
-    }
-}
 
 /// Vectorised sums over output positions of products of gradients and of the elements under kernel taps.
 struct WindowSums<'a, T> {
@@ -45,14 +24,40 @@ struct WindowSums<'a, T> {
     steps: [usize; 2],
 }
 
-impl DirectConv<'_> {
-    /// Computes backward-weights of groups with one output channel, one group per vector lane.
-    ///
-    /// # Errors
-    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for grids.
-    pub fn backward_weights_by_groups<T: Direct>(&self, x: &[T], g: &[T], out: &mut [T]) -> Result<()> {
-        let (conv, grid, taps) = (self.conv, &self.grid, self.taps()?);
-        let (loops, transpose) = (T::loops(self.isa), T::tile(self.isa).transpose);
+/// Accepts problems with a compact grid and few weights of a filter.
+fn accepts_filter(problem: &Problem) -> Result<(), Declined> {
+    problem.prefers_vectors()?;
+    problem.compact_grid()?;
+    problem.has_one_chunk()
+}
+
+/// Backward-weights of groups with one output channel, one group per vector lane.
+pub struct ByGroups {
+    direct: DirectConv,
+    taps: Vec<usize>,
+}
+
+impl ByGroups {
+    /// Accepts enough groups to fill a vector.
+    pub fn accepts<T: Direct>(problem: &Problem) -> Result<(), Declined> {
+        let (conv, lanes) = (&problem.conv, T::loops(problem.arithmetic.isa).lanes);
+        require(conv.outputs == 1, || format!("a group has {} output channels", conv.outputs))?;
+        require(conv.groups >= lanes, || format!("{} groups do not fill a vector of {lanes}", conv.groups))?;
+        accepts_filter(problem)
+    }
+
+    /// Prepares a problem that was accepted.
+    pub fn new(problem: &Problem) -> Result<Self> {
+        let direct = DirectConv::of_accepted(problem);
+        Ok(Self { taps: direct.taps()?, direct })
+    }
+}
+
+impl<T: Direct> ConvCode<T> for ByGroups {
+    fn run(&self, Call { operands: [x, g], out, .. }: Call<'_, T>) -> Result<bool> {
+        let Self { direct, taps } = self;
+        let (x, g, conv, grid) = (x.all, g.all, &direct.conv, &direct.grid);
+        let (loops, transpose) = (T::loops(direct.isa), T::tile(direct.isa).transpose);
         let (lanes, filter) = (loops.lanes, conv.filter_len());
         let (input_len, windows) = conv.image_lens();
         let plane_len = conv.windows.input_len();
@@ -62,8 +67,8 @@ impl DirectConv<'_> {
         threads::try_for_each(blocks, blocks * terms * (filter + 4 * conv.channels), |block| {
             // The last block overlaps the one before it.
             let first = (block * lanes).min(conv.groups - lanes);
-            let mut grids = try_filled(T::default(), conv.channels * grid.len() * lanes)?;
-            let mut gradients = try_filled(T::default(), windows * lanes)?;
+            let mut grids = Scratch::filled(T::default(), conv.channels * grid.len() * lanes)?;
+            let mut gradients = Scratch::filled(T::default(), windows * lanes)?;
             let operands = |image: usize, _: Range<usize>| {
                 let group = image * conv.groups + first;
                 for channel in 0..conv.channels {
@@ -85,9 +90,9 @@ impl DirectConv<'_> {
             };
             let mut sums = PairwiseSums::new(terms.div_ceil(CHUNK), filter * lanes)?;
             let end_chunk = |chunk: usize, chains: &[T]| sums.push(chunk, chains);
-            let of = WindowSums { run: loops.windows, taps: &taps, lanes, steps: [lanes, lanes] };
+            let of = WindowSums { run: loops.windows, taps, lanes, steps: [lanes, lanes] };
             // SAFETY: the grids have `lanes` elements for every position, and the gradients for every output position.
-            unsafe { self.sum_windows(&of, 0..terms, operands, end_chunk)? };
+            unsafe { direct.sum_windows(&of, 0..terms, operands, end_chunk)? };
             for group in block * lanes..((block + 1) * lanes).min(conv.groups) {
                 // SAFETY: each group has its own `filter` weights.
                 let to = unsafe { std::slice::from_raw_parts_mut(out.get().add(group * filter), filter) };
@@ -95,19 +100,57 @@ impl DirectConv<'_> {
                 to.iter_mut().zip(sums).for_each(|(to, &sum)| *to = sum);
             }
             Ok(())
-        })
+        })?;
+        Ok(true)
+    }
+}
+
+/// Backward-weights of groups with few output channels, one channel per vector lane.
+///
+/// A task sums some chunks of output positions for some of the taps, from its own copies of the operands.
+pub struct ByOutputs<T> {
+    direct: DirectConv,
+    taps: Vec<usize>,
+    loops: Loops<T>,
+}
+
+impl<T: Direct> ByOutputs<T> {
+    /// Accepts few output channels that fill a part of a vector.
+    pub fn accepts(problem: &Problem) -> Result<(), Declined> {
+        let (conv, lanes) = (&problem.conv, T::loops(problem.arithmetic.isa).lanes);
+        let [of_pointwise, most] = MAX_OUTPUTS;
+        let most = if conv.is_pointwise() { of_pointwise } else { most };
+        let (least, outputs) = (lanes / 4, conv.outputs);
+        require(lanes > 1, || "there are no vectors")?;
+        let is_between = (least..=most).contains(&outputs);
+        require(is_between, || format!("a group has {outputs} output channels, not {least} to {most}"))?;
+        accepts_filter(problem)
     }
 
-    /// Computes backward-weights of groups with few output channels, one channel per vector lane.
-    ///
-    /// A task sums some chunks of output positions for some of the taps, from its own copies of the operands.
-    ///
-    /// # Errors
-    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for grids.
-    pub fn backward_weights_by_outputs<T: Direct>(&self, x: &[T], g: &[T], out: &mut [T]) -> Result<()> {
-        let (conv, grid, taps) = (self.conv, &self.grid, self.taps()?);
-        let loops = T::fitting(self.isa, |lanes| conv.outputs.next_multiple_of(lanes));
-        let transpose = T::tile(self.isa).transpose;
+    /// Prepares a problem that was accepted.
+    pub fn new(problem: &Problem) -> Result<Self> {
+        let direct = DirectConv::of_accepted(problem);
+        let loops = T::fitting(direct.isa, |lanes| direct.conv.outputs.next_multiple_of(lanes));
+        Ok(Self { taps: direct.taps()?, direct, loops })
+    }
+
+    /// Returns the number of sums of all chunks.
+    fn sums(&self) -> usize {
+        let (conv, lanes) = (&self.direct.conv, self.loops.lanes);
+        let chunks = (conv.batch * conv.windows.output_len()).div_ceil(CHUNK);
+        conv.groups * conv.outputs.div_ceil(lanes) * chunks * conv.filter_len() * lanes
+    }
+}
+
+impl<T: Direct> ConvCode<T> for ByOutputs<T> {
+    fn workspace(&self) -> usize {
+        bytes_of::<T>(self.sums())
+    }
+
+    fn run(&self, Call { operands: [x, g], out, mut workspace, .. }: Call<'_, T>) -> Result<bool> {
+        let Self { direct, taps, loops } = self;
+        let (x, g, conv, grid) = (x.all, g.all, &direct.conv, &direct.grid);
+        let transpose = T::tile(direct.isa).transpose;
         let (lanes, filter) = (loops.lanes, conv.filter_len());
         let (input_len, output_len) = conv.image_lens();
         let (plane_len, windows) = (conv.windows.input_len(), conv.windows.output_len());
@@ -119,8 +162,8 @@ impl DirectConv<'_> {
         let of_part = filter.div_ceil(tasks.div_ceil(runs)).next_multiple_of(TAPS);
         let parts = filter.div_ceil(of_part);
         // Chunks are stored apart, so that they can be combined at the end.
-        let mut sums = try_filled(T::default(), filters * chunks * filter * lanes)?;
-        let shared = Shared::new(sums.as_mut_ptr());
+        let sums = workspace.take::<T>(self.sums());
+        let shared = Shared::new(sums.as_mut_ptr().cast::<T>());
         let nanos = filters * terms * (filter / 2 + conv.channels);
         threads::try_for_each(filters * runs * parts, nanos, |task| {
             let (run, part) = (task / parts % runs, task % parts * of_part);
@@ -130,8 +173,8 @@ impl DirectConv<'_> {
             let part = part..filter.min(part + of_part);
             let channels = part.start / grid.taps.len()..(part.end - 1) / grid.taps.len() + 1;
             let (grids_len, skipped) = (channels.len() * grid.len(), channels.start * grid.len());
-            let mut grids = try_filled(T::default(), grids_len)?;
-            let mut gradients = try_filled(T::default(), windows * count + SLACK)?;
+            let mut grids = Scratch::filled(T::default(), grids_len)?;
+            let mut gradients = Scratch::filled(T::default(), windows * count + SLACK)?;
             let operands = |image: usize, windows_read: Range<usize>| {
                 let group = image * conv.groups + group;
                 let rows = windows_read.start / grid.columns..(windows_read.end - 1) / grid.columns + 1;
@@ -154,8 +197,10 @@ impl DirectConv<'_> {
             };
             // SAFETY: the grids have every position that these taps read. The gradients have `count` elements for every
             // output position, which others or slack follow.
-            unsafe { self.sum_windows(&of, of_run, operands, end_chunk) }
+            unsafe { direct.sum_windows(&of, of_run, operands, end_chunk) }
         })?;
+        // SAFETY: the tasks have written the sums of all taps of all chunks.
+        let sums = unsafe { std::slice::from_raw_parts(sums.as_ptr().cast::<T>(), sums.len()) };
         for (number, all) in sums.chunks_exact(chunks * filter * lanes).enumerate() {
             let mut sums = PairwiseSums::new(chunks, filter * lanes)?;
             all.chunks_exact(filter * lanes).enumerate().for_each(|(chunk, chains)| sums.push(chunk, chains));
@@ -166,9 +211,11 @@ impl DirectConv<'_> {
                 to.iter_mut().zip(sums[output..].iter().step_by(lanes)).for_each(|(to, &sum)| *to = sum);
             }
         }
-        Ok(())
+        Ok(true)
     }
+}
 
+impl DirectConv {
     /// Sums over a range of output positions, which starts at a chunk.
     ///
     /// `operands` returns the grids and gradients of an image, of which a range of output positions is read.
@@ -184,7 +231,7 @@ impl DirectConv<'_> {
         mut end_chunk: impl FnMut(usize, &[T]),
     ) -> Result<()> {
         let (grid, windows) = (&self.grid, self.conv.windows.output_len());
-        let mut chains = try_filled(T::default(), of.taps.len() * of.lanes)?;
+        let mut chains = Scratch::filled(T::default(), of.taps.len() * of.lanes)?;
         let mut at = terms.start;
         while at < terms.end {
             let image = at / windows;
@@ -222,7 +269,7 @@ struct PairwiseSums<T> {
     tree: PairwiseTree,
     /// The number of sums of a chunk.
     len: usize,
-    slots: Vec<T>,
+    slots: Scratch<T>,
 }
 
 impl<T: Direct> PairwiseSums<T> {
@@ -232,7 +279,7 @@ impl<T: Direct> PairwiseSums<T> {
     /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for the slots.
     fn new(chunks: usize, len: usize) -> Result<Self> {
         let tree = PairwiseTree::new(chunks);
-        Ok(Self { tree, len, slots: try_filled(T::default(), tree.slots().saturating_mul(len))? })
+        Ok(Self { tree, len, slots: Scratch::filled(T::default(), tree.slots().saturating_mul(len))? })
     }
 
     /// Combines the sums of the next chunk with the slots.

@@ -4,11 +4,14 @@
 //! channels. [`super`] specifies the order of sums.
 
 use super::direct::DirectConv;
+use super::problem::{Call, ConvCode, Problem};
 use super::vector::Direct;
 use crate::library::epilogues::Epilogues;
-use ms_ir::data::{Array, DType, try_filled, try_room};
+use crate::library::implementation::{Declined, require};
+use crate::library::scratch::{self, Scratch, bytes_of};
+use ms_ir::data::{DType, try_room};
 use ms_ir::error::Result;
-use ms_x64::gemm::{BLOCK, Elements, Filters, Layout, Multiplier, Shared, TILE};
+use ms_x64::gemm::{BLOCK, Filters, Layout, Shared, TILE};
 use ms_x64::threads;
 use std::ops::Range;
 
@@ -38,59 +41,85 @@ impl SplitActivations {
     }
 }
 
-impl DirectConv<'_> {
-    /// Packs the filters for [`forward_brgemm`](Self::forward_brgemm); `None` if that is not profitable. Reasons
-    /// are mostly empty channel blocks, too few output positions, or no tile engine.
-    ///
-    /// # Errors
-    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for packed filters.
-    pub fn filters<T: Direct>(&self, multiplier: Multiplier, weights: Elements<'_, T>) -> Result<Option<Filters>> {
-        let (conv, windows) = (self.conv, self.conv.windows.output_len());
-        let is_full = 8 * conv.channels >= 7 * conv.channels.next_multiple_of(BLOCK)
-            && self.grid.span().next_multiple_of(TILE) <= 2 * windows;
-        let makes_up = weights.is_held() || conv.batch * windows >= MIN_WINDOWS || multiplier.pays_for_im2col();
-        if !is_full || !makes_up {
-            return Ok(None);
-        }
-        multiplier.filters(weights, conv.groups, [conv.outputs, conv.channels], conv.windows.taps())
+/// A convolution by batch-reduce GEMM.
+pub struct Brgemm {
+    direct: DirectConv,
+    activations: SplitActivations,
+    /// The number of images that are split at once.
+    at_once: usize,
+    /// The word offset under the first output position for each K block.
+    offsets: Vec<usize>,
+}
+
+impl Brgemm {
+    /// Accepts f32 on a tile engine, with mostly full channel blocks and enough output positions.
+    pub fn accepts<T: Direct>(problem: &Problem) -> Result<(), Declined> {
+        let Problem { conv, multiplier, .. } = problem;
+        require(multiplier.supports_blocked(), || "there is no tile engine for it")?;
+        require(T::DTYPE == DType::F32, || "an engine multiplies f32")?;
+        require(!conv.is_pointwise(), || "the kernel is 1x1")?;
+        let (direct, windows) = (DirectConv::new(problem)?, conv.windows.output_len());
+        let is_full = 8 * conv.channels >= 7 * conv.channels.next_multiple_of(BLOCK);
+        require(is_full, || format!("{} channels do not fill blocks of {BLOCK}", conv.channels))?;
+        let span = direct.grid.span().next_multiple_of(TILE);
+        require(span <= 2 * windows, || format!("tiles compute {span} output positions, not {windows}"))?;
+        let all = conv.batch * windows;
+        let makes_up = problem.is_cached || all >= MIN_WINDOWS || multiplier.pays_for_im2col();
+        require(makes_up, || format!("{all} output positions do not amortise packing filters"))?;
+        let sizes = [conv.outputs, conv.channels];
+        let is_packed = multiplier.packs_filters(conv.groups, sizes, conv.windows.taps());
+        require(is_packed, || "packed filters would be too large")
     }
 
-    /// Computes the convolution of `x` and packed filters, with epilogues. The element type must be f32.
+    /// Prepares a problem that was accepted.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for split activations.
-    pub fn forward_brgemm<T: Direct>(
-        &self,
-        filters: &Filters,
-        x: &[T],
-        out: &mut [T],
-        epilogues: Epilogues<'_>,
-    ) -> Result<()> {
-        assert_eq!(T::DTYPE, DType::F32, "units multiply planes of f32");
-        let (conv, grid) = (self.conv, &self.grid);
-        let (layout, blocks) = (filters.layout(grid.len()), conv.channels.div_ceil(BLOCK));
+    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for the list of K blocks.
+    pub fn new(problem: &Problem) -> Result<Self> {
+        let direct = DirectConv::of_accepted(problem);
+        let (conv, grid) = (&direct.conv, &direct.grid);
+        let (layout, blocks) = (problem.multiplier.blocked_layout(grid.len()), conv.channels.div_ceil(BLOCK));
         let activations = SplitActivations { layout, blocks };
         let at_once = (MAX_BYTES / size_of::<u32>() / (conv.groups * activations.len())).clamp(1, conv.batch);
-        // SAFETY: `store` writes the split activations of every image before `multiply` reads them.
-        let room = unsafe { Array::uninit(&[at_once * conv.groups * activations.len()], DType::U32)? };
-        let first = room.device_ptr().cast::<u32>();
         let mut offsets = try_room(blocks * grid.taps.len())?;
         (0..blocks).for_each(|block| offsets.extend(grid.taps.iter().map(|tap| block * layout.block() + tap)));
-        for start in (0..conv.batch).step_by(at_once) {
-            let images = start * conv.groups..conv.batch.min(start + at_once) * conv.groups;
-            // SAFETY: `room` has the split activations of `at_once` images, and `images` has no more.
-            unsafe {
-                self.store((first, activations), images.clone(), x)?;
-                self.multiply(filters, (first, activations), &offsets, images, out, epilogues)?;
-            }
-        }
-        Ok(())
+        Ok(Self { direct, activations, at_once, offsets })
     }
 
+    /// Returns the number of words of the split activations that are stored at once.
+    fn words(&self) -> usize {
+        self.at_once * self.direct.conv.groups * self.activations.len()
+    }
+}
+
+impl<T: Direct> ConvCode<T> for Brgemm {
+    fn workspace(&self) -> usize {
+        bytes_of::<u32>(self.words())
+    }
+
+    fn run(&self, call: Call<'_, T>) -> Result<bool> {
+        let Self { direct, activations, at_once, offsets } = self;
+        let (conv, activations, at_once) = (&direct.conv, *activations, *at_once);
+        let Call { multiplier, operands: [x, weights], out, epilogues, mut workspace } = call;
+        let filters = multiplier.filters(weights, conv.groups, [conv.outputs, conv.channels], conv.windows.taps())?;
+        let first = workspace.take::<u32>(self.words()).as_mut_ptr().cast::<u32>();
+        for start in (0..conv.batch).step_by(at_once) {
+            let images = start * conv.groups..conv.batch.min(start + at_once) * conv.groups;
+            // SAFETY: the workspace has room for the split activations of `at_once` images, and `images` has no more.
+            unsafe {
+                direct.store((first, activations), images.clone(), x.all)?;
+                direct.multiply(&filters, (first, activations), offsets, images, out, epilogues)?;
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl DirectConv {
     /// Splits and stores the activations of some groups of images.
     ///
     /// # Safety
-    /// `first` has room for the split activations of all of them.
+    /// `first` has room for the split activations of all of them, and `T` is f32.
     unsafe fn store<T: Direct>(
         &self,
         (first, activations): (*mut u32, SplitActivations),
@@ -98,7 +127,7 @@ impl DirectConv<'_> {
         x: &[T],
     ) -> Result<()> {
         const PAIRS: usize = BLOCK / 2;
-        let (conv, grid, layout) = (self.conv, &self.grid, activations.layout);
+        let (conv, grid, layout) = (&self.conv, &self.grid, activations.layout);
         let (input_len, plane_len) = (conv.image_lens().0, conv.windows.input_len());
         let of_image = activations.blocks * PAIRS;
         let pairs = images.len() * of_image;
@@ -106,7 +135,7 @@ impl DirectConv<'_> {
         let to = Shared::new(first);
         threads::try_for_each(parts, pairs * layout.row, |part| {
             // Padding elements stay zero, as `grid.store` writes none.
-            let mut elements = try_filled(T::default(), 2 * layout.row)?;
+            let mut elements = Scratch::filled(T::default(), 2 * layout.row)?;
             for at in part * pairs / parts..(part + 1) * pairs / parts {
                 let (image, pair) = (at / of_image, at % of_image);
                 let channels = (conv.channels.saturating_sub(2 * pair)).min(2);
@@ -146,7 +175,7 @@ impl DirectConv<'_> {
         out: &mut [T],
         epilogues: Epilogues<'_>,
     ) -> Result<()> {
-        let (conv, grid) = (self.conv, &self.grid);
+        let (conv, grid) = (&self.conv, &self.grid);
         let (groups, outputs, windows) = (conv.groups, conv.outputs, conv.windows.output_len());
         let of_image = grid.span().div_ceil(TILE);
         let [panels, tiles] = [outputs.div_ceil(TILE), images.len() / groups * of_image];
@@ -159,8 +188,8 @@ impl DirectConv<'_> {
             let panels = part(task / of_tiles % of_panels, of_panels, panels);
             let tiles = part(task % of_tiles, of_tiles, tiles);
             let width = tiles.len() * TILE;
-            // SAFETY: `filters.multiply` writes the sums before `put_windows` reads them.
-            let room = unsafe { Array::uninit(&[TILE * width], DType::U32)? };
+            // `filters.multiply` writes the sums before `put_windows` reads them.
+            let room = scratch::uninit::<u32>(TILE * width)?;
             let sums = room.device_ptr().cast::<u32>();
             let (from, out) = shared.get();
             // Returns a run of tiles of one image: the image, the number of tiles, and their positions in the grid.

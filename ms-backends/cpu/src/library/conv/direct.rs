@@ -2,23 +2,22 @@
 //!
 //! Accumulation chains over kernel taps are vectorised over output positions, in the order of [`super`].
 
-use super::Conv;
 use super::grid::Grid;
+use super::problem::{Call, Conv, ConvCode, Problem, WINDOWS};
 use super::vector::{Chains, Direct, Loops, OUTPUTS, SLACK};
-use crate::library::epilogues::Epilogues;
+use crate::library::implementation::{Declined, require};
+use crate::library::scratch::Scratch;
 use ms_ir::CHUNK;
-use ms_ir::data::{try_filled, try_room};
+use ms_ir::data::try_room;
 use ms_ir::error::Result;
 use ms_x64::Isa;
 use ms_x64::gemm::{EarlierSums, Shared};
 use ms_x64::threads;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Maximum number of ranges of groups, each of which is a task.
 const MAX_CHUNKS: usize = 16;
-
-/// Maximum ratio of the size of a phase of the grid to the number of output positions.
-const MAX_PADDING: usize = 4;
 
 /// Maximum size in bytes of the grids of a group with several output channels, which reads them repeatedly.
 const MAX_BYTES: usize = 256 << 10;
@@ -34,48 +33,39 @@ const MIN_GROUPS: usize = 8;
 type Vectors = Vec<[usize; 2]>;
 
 /// A convolution that needs no GEMM.
-pub struct DirectConv<'a> {
-    pub(super) conv: &'a Conv,
-    pub(super) isa: Isa,
-    pub(super) grid: Grid,
+pub struct DirectConv {
+    pub conv: Arc<Conv>,
+    pub isa: Isa,
+    pub grid: Arc<Grid>,
 }
 
-impl<'a> DirectConv<'a> {
-    /// Prepares direct convolution; `None` if filters have more than `most` weights, or if kernel taps lie too far
-    /// apart for a compact grid.
+impl DirectConv {
+    /// Returns the convolution of a problem.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for the lists of the grid.
-    pub fn new(conv: &'a Conv, isa: Isa, most: usize) -> Result<Option<Self>> {
-        let axes = conv.windows.axes();
-        let phase_len = axes.iter().fold(1usize, |len, it| {
-            let reach = (it.kernel.saturating_sub(1)).saturating_mul(it.dilation) / it.stride;
-            len.saturating_mul(it.output.saturating_add(reach))
-        });
-        let fits = (1..=most).contains(&conv.filter_len())
-            && conv.windows.input_len().min(conv.windows.output_len()) > 0
-            && phase_len <= conv.windows.output_len().saturating_mul(MAX_PADDING);
-        Ok(if fits { Some(Self { conv, isa, grid: Grid::new(&conv.windows)? }) } else { None })
+    /// The reason for which it has no compact grid.
+    pub fn new(problem: &Problem) -> Result<Self, Declined> {
+        let Problem { conv, arithmetic, .. } = problem;
+        Ok(Self { conv: conv.clone(), isa: arithmetic.isa, grid: problem.compact_grid()?.clone() })
     }
 
-    /// Whether this is faster than GEMM for groups with several output channels.
-    pub fn is_small<T: Direct>(&self) -> bool {
-        let (conv, bytes) = (self.conv, self.conv.channels * self.grid.len() * size_of::<T>());
-        T::has_vectors(self.isa) && conv.batch * conv.groups >= MIN_GROUPS && bytes <= MAX_BYTES
+    /// Returns the convolution of a problem that an implementation has accepted.
+    pub fn of_accepted(problem: &Problem) -> Self {
+        Self::new(problem).unwrap_or_else(|it| unreachable!("the problem was accepted: {it}"))
     }
 
-    /// Whether this is faster than GEMM for backward-data of several channels, which share loaded gradients. The grid
-    /// must have one phase, so that sums are added to neighbouring elements.
-    pub fn is_small_backward_data<T: Direct>(&self) -> bool {
-        let (conv, grid) = (self.conv, &self.grid);
-        let is_shared = conv.channels > 1 && grid.phases.len() == 1;
-        let fits = conv.outputs * grid.span() * size_of::<T>() <= MAX_BYTES && conv.outputs <= CHUNK;
-        self.is_small::<T>() && is_shared && fits && conv.groups * conv.outputs * conv.filter_len() <= MAX_WEIGHTS
+    /// Accepts groups with several output channels for which this is faster than GEMM.
+    fn is_small<T: Direct>(&self) -> Result<(), Declined> {
+        let (conv, bytes) = (&self.conv, self.conv.channels * self.grid.len() * size_of::<T>());
+        require(T::has_vectors(self.isa), || "there are no vectors")?;
+        let groups = conv.batch * conv.groups;
+        require(groups >= MIN_GROUPS, || format!("{groups} groups of all images are less than {MIN_GROUPS}"))?;
+        require(bytes <= MAX_BYTES, || format!("the grids of a group have {bytes} bytes, more than {MAX_BYTES}"))
     }
 
     /// Returns how many elements an image's output positions take in vectors of `lanes` elements, and whether the
     /// vectors run along rows. Otherwise they run over the whole grid. With `overlap`, vectors of a row may overlap.
-    pub(super) fn padded(&self, lanes: usize, overlap: bool) -> (usize, bool) {
+    pub fn padded(&self, lanes: usize, overlap: bool) -> (usize, bool) {
         let grid = &self.grid;
         let in_rows = grid.rows.len() * grid.columns.next_multiple_of(lanes);
         let whole = grid.span().next_multiple_of(lanes);
@@ -85,7 +75,7 @@ impl<'a> DirectConv<'a> {
 
     /// Returns the loops, the vectors of an image, and whether the vectors run along rows of output positions. Their
     /// results are then contiguous; otherwise they span the whole grid.
-    pub(super) fn vectors<T: Direct>(&self, overlap: bool) -> Result<(Loops<T>, Vectors, bool)> {
+    fn vectors<T: Direct>(&self, overlap: bool) -> Result<(Loops<T>, Vectors, bool)> {
         let grid = &self.grid;
         let loops = match self.conv.outputs {
             // The loops load as many vectors as they multiply, and half-width vectors cross cache lines less often.
@@ -107,7 +97,7 @@ impl<'a> DirectConv<'a> {
     }
 
     /// Returns the first elements under the taps of a filter, in the grids of all channels of a group.
-    pub(super) fn taps(&self) -> Result<Vec<usize>> {
+    pub fn taps(&self) -> Result<Vec<usize>> {
         let mut taps = try_room(self.conv.filter_len())?;
         let len = self.grid.len();
         (0..self.conv.channels).for_each(|channel| taps.extend(self.grid.taps.iter().map(|it| channel * len + it)));
@@ -116,7 +106,7 @@ impl<'a> DirectConv<'a> {
 
     /// Runs `f` on ranges of the groups of all images, which are numbered `image * groups + group`.
     fn for_each_group(&self, f: impl Fn(Range<usize>) -> Result<()> + Sync) -> Result<()> {
-        let conv = self.conv;
+        let conv = &self.conv;
         let all = conv.batch * conv.groups;
         let per_chunk = all.div_ceil(MAX_CHUNKS).max(1);
         let of_each = conv.filter_len() * conv.outputs + 4 * (conv.channels + conv.outputs);
@@ -125,23 +115,60 @@ impl<'a> DirectConv<'a> {
             f(chunk * per_chunk..((chunk + 1) * per_chunk).min(all))
         })
     }
+}
 
-    /// Computes the convolution of `x` and `w`, with epilogues.
-    ///
-    /// # Errors
-    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for grids.
-    pub fn forward<T: Direct>(&self, x: &[T], w: &[T], out: &mut [T], epilogues: Epilogues<'_>) -> Result<()> {
-        let (conv, grid) = (self.conv, &self.grid);
+/// A direct convolution, with what its calls share.
+pub struct Forward<T> {
+    pub direct: DirectConv,
+    /// See [`DirectConv::taps`].
+    pub terms: Vec<usize>,
+    pub loops: Loops<T>,
+    pub vectors: Vectors,
+    pub in_rows: bool,
+}
+
+impl<T: Direct> Forward<T> {
+    /// Accepts groups with one output channel.
+    pub fn accepts_one_output(problem: &Problem) -> Result<(), Declined> {
+        let outputs = problem.conv.outputs;
+        require(outputs == 1, || format!("a group has {outputs} output channels"))?;
+        problem.compact_grid()?;
+        problem.has_one_chunk()
+    }
+
+    /// Accepts groups with few elements.
+    pub fn accepts(problem: &Problem) -> Result<(), Declined> {
+        problem.needs_no_columns()?;
+        let windows = problem.conv.windows.output_len();
+        require(windows >= WINDOWS, || format!("{windows} output positions are less than {WINDOWS}"))?;
+        problem.has_one_chunk()?;
+        DirectConv::new(problem)?.is_small::<T>()
+    }
+
+    /// Prepares a convolution that was accepted. With `overlap`, vectors of a row may overlap.
+    pub fn new(problem: &Problem, overlap: bool) -> Result<Self> {
+        let direct = DirectConv::of_accepted(problem);
+        let (loops, vectors, in_rows) = direct.vectors(overlap)?;
+        Ok(Self { terms: direct.taps()?, direct, loops, vectors, in_rows })
+    }
+}
+
+impl<T: Direct> ConvCode<T> for Forward<T> {
+    fn run(&self, call: Call<'_, T>) -> Result<bool> {
+        let Self { direct, terms, loops, vectors, in_rows } = self;
+        let (conv, grid, in_rows) = (&direct.conv, &direct.grid, *in_rows);
+        let Call { operands: [x, w], out, epilogues, .. } = call;
+        let (x, w) = (x.all, w.all);
         let (input_len, output_len) = conv.image_lens();
-        let (plane_len, terms, filter) = (conv.windows.input_len(), self.taps()?, conv.filter_len());
-        let (loops, vectors, in_rows) = self.vectors::<T>(true)?;
+        let (plane_len, filter) = (conv.windows.input_len(), conv.filter_len());
         // The distance between outputs whose results span the whole grid.
         let step = vectors.len() * loops.lanes;
         let windows = conv.windows.output_len();
         let out = Shared::new(out.as_mut_ptr());
-        self.for_each_group(|groups| {
-            let mut grids = try_filled(T::default(), conv.channels * grid.len() + SLACK)?;
-            let mut results = try_filled(T::default(), if in_rows { 0 } else { conv.outputs.min(OUTPUTS) * step })?;
+        direct.for_each_group(|groups| {
+            let mut grids = Scratch::filled(T::default(), conv.channels * grid.len() + SLACK)?;
+            let mut results =
+                Scratch::filled(T::default(), if in_rows { 0 } else { conv.outputs.min(OUTPUTS) * step })?;
             for group in groups {
                 let planes = x[group * input_len..][..input_len].chunks_exact(plane_len);
                 planes.zip(grids.chunks_exact_mut(grid.len())).for_each(|(plane, to)| grid.store(plane, to));
@@ -154,9 +181,9 @@ impl<'a> DirectConv<'a> {
                         std::slice::from_raw_parts_mut(to, outputs * windows)
                     };
                     let chains = Chains {
-                        vectors: &vectors,
+                        vectors,
                         x: grids.as_ptr(),
-                        terms: &terms,
+                        terms,
                         weights: (w[conv.weights(group)][first * filter..].as_ptr(), [filter, 1]),
                         outputs,
                         to: if in_rows { (to.as_mut_ptr(), windows) } else { (results.as_mut_ptr(), step) },
@@ -164,7 +191,7 @@ impl<'a> DirectConv<'a> {
                     };
                     // SAFETY: all taps of all output positions are in the grids, which slack follows, and the
                     // destination has room for the results of all vectors.
-                    unsafe { chains.compute(&loops)? };
+                    unsafe { chains.compute(loops)? };
                     for output in (0..outputs).filter(|_| !in_rows) {
                         let (results, to) = (&results[output * step..], &mut to[output * windows..][..windows]);
                         for (&row, to) in grid.rows.iter().zip(to.chunks_exact_mut(grid.columns)) {
@@ -176,29 +203,69 @@ impl<'a> DirectConv<'a> {
                 unsafe { epilogues.run(conv.image_part(group, 0..conv.outputs, 0..windows)) };
             }
             Ok(())
-        })
+        })?;
+        Ok(true)
+    }
+}
+
+/// Backward-data of groups with several output channels.
+///
+/// Zeros fill the gaps between rows of output positions. They change no sum, as weights must be finite.
+pub struct BackwardData<T> {
+    direct: DirectConv,
+    loops: Loops<T>,
+    vectors: Vectors,
+    /// The first gradient of each output channel.
+    terms: Vec<usize>,
+}
+
+impl<T: Direct> BackwardData<T> {
+    /// Accepts several channels, which share loaded gradients, if this is faster than GEMM. The grid must have one
+    /// phase, so that sums are added to neighbouring elements.
+    pub fn accepts(problem: &Problem) -> Result<(), Declined> {
+        problem.needs_no_columns()?;
+        let direct = DirectConv::new(problem)?;
+        problem.has_one_chunk()?;
+        direct.is_small::<T>()?;
+        let (conv, grid) = (&direct.conv, &direct.grid);
+        require(conv.channels > 1, || "a group has one channel")?;
+        require(grid.phases.len() == 1, || format!("the grid has {} phases", grid.phases.len()))?;
+        let bytes = conv.outputs * grid.span() * size_of::<T>();
+        require(bytes <= MAX_BYTES, || format!("the gradients of a group have {bytes} bytes, more than {MAX_BYTES}"))?;
+        let weights = conv.groups * conv.outputs * conv.filter_len();
+        require(weights <= MAX_WEIGHTS, || format!("{weights} weights are more than {MAX_WEIGHTS}"))?;
+        require(conv.outputs <= CHUNK, || format!("{} output channels are more than a chunk", conv.outputs))
     }
 
-    /// Computes backward-data of groups with several output channels, of `g` and `w`.
-    ///
-    /// Zeros fill the gaps between rows of output positions. They change no sum, as `w` must be finite.
-    ///
-    /// # Errors
-    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for grids.
-    pub fn backward_data_of_several<T: Direct>(&self, g: &[T], w: &[T], out: &mut [T]) -> Result<()> {
-        let (conv, grid) = (self.conv, &self.grid);
-        let (input_len, output_len) = conv.image_lens();
-        let (plane_len, taps, filter) = (conv.windows.input_len(), conv.windows.taps(), conv.filter_len());
-        let (loops, mut vectors, in_rows) = self.vectors::<T>(false)?;
+    /// Prepares a problem that was accepted.
+    pub fn new(problem: &Problem) -> Result<Self> {
+        let direct = DirectConv::of_accepted(problem);
+        let (loops, mut vectors, in_rows) = direct.vectors::<T>(false)?;
         if in_rows {
             vectors.iter_mut().for_each(|[from, to]| *to = *from);
         }
+        let step = direct.grid.span() + SLACK;
+        let terms = (0..direct.conv.outputs).map(|output| output * step).collect();
+        Ok(Self { direct, loops, vectors, terms })
+    }
+}
+
+impl<T: Direct> ConvCode<T> for BackwardData<T> {
+    fn run(&self, call: Call<'_, T>) -> Result<bool> {
+        let Self { direct, loops, vectors, terms } = self;
+        let (conv, grid) = (&direct.conv, &direct.grid);
+        let Call { operands: [g, w], out, .. } = call;
+        let (g, w) = (g.all, w.all);
+        if !are_finite(w) {
+            return Ok(false);
+        }
+        let (input_len, output_len) = conv.image_lens();
+        let (plane_len, taps, filter) = (conv.windows.input_len(), conv.windows.taps(), conv.filter_len());
         let step = grid.span() + SLACK;
-        let terms: Vec<usize> = (0..conv.outputs).map(|output| output * step).collect();
         let out = Shared::new(out.as_mut_ptr());
-        self.for_each_group(|groups| {
-            let mut gradients = try_filled(T::default(), conv.outputs * step)?;
-            let mut sums = try_filled(T::default(), conv.channels * grid.len() + SLACK)?;
+        direct.for_each_group(|groups| {
+            let mut gradients = Scratch::filled(T::default(), conv.outputs * step)?;
+            let mut sums = Scratch::filled(T::default(), conv.channels * grid.len() + SLACK)?;
             for group in groups {
                 let planes = g[group * output_len..][..output_len].chunks_exact(conv.windows.output_len());
                 for (plane, to) in planes.zip(gradients.chunks_exact_mut(step)) {
@@ -209,9 +276,9 @@ impl<'a> DirectConv<'a> {
                 let weights = &w[conv.weights(group)];
                 for (tap, at) in grid.taps.iter().enumerate() {
                     let chains = Chains {
-                        vectors: &vectors,
+                        vectors,
                         x: gradients.as_ptr(),
-                        terms: &terms,
+                        terms,
                         weights: (weights[tap..].as_ptr(), [taps, filter]),
                         outputs: conv.channels,
                         to: (sums[*at..].as_mut_ptr(), grid.len()),
@@ -219,7 +286,7 @@ impl<'a> DirectConv<'a> {
                     };
                     // SAFETY: the gradients and the sums have slack after the last output position, so whole vectors
                     // are in both.
-                    unsafe { chains.compute(&loops)? };
+                    unsafe { chains.compute(loops)? };
                 }
                 // SAFETY: each group of an image has its own `input_len` elements of the result.
                 let to = unsafe { std::slice::from_raw_parts_mut(out.get().add(group * input_len), input_len) };
@@ -228,28 +295,50 @@ impl<'a> DirectConv<'a> {
                 planes.zip(sums.chunks_exact(grid.len())).for_each(|(plane, sums)| grid.load(sums, plane));
             }
             Ok(())
-        })
+        })?;
+        Ok(true)
     }
+}
 
-    /// Computes backward-data of groups with one output channel, of `g` and `w`.
-    ///
-    /// Output positions outside the image count as zeros. They change no sum, as `w` must be finite.
-    ///
-    /// # Errors
-    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for grids.
-    pub fn backward_data<T: Direct>(&self, g: &[T], w: &[T], out: &mut [T]) -> Result<()> {
-        let (conv, grid) = (self.conv, &self.grid);
+/// Backward-data of groups with one output channel.
+///
+/// Output positions outside the image count as zeros. They change no sum, as weights must be finite.
+pub struct OneOutputBackwardData {
+    direct: DirectConv,
+    /// The distance of the first gradient from the start of the gradients.
+    margin: usize,
+    /// For each phase, the start of the gradients that each of its taps reads.
+    phases: Vec<Vec<usize>>,
+}
+
+impl OneOutputBackwardData {
+    /// Prepares a problem that [`Forward::accepts_one_output`] has accepted.
+    pub fn new(problem: &Problem) -> Result<Self> {
+        let direct = DirectConv::of_accepted(problem);
+        let phases = &direct.grid.phases;
+        let margin = phases.iter().flatten().map(|it| it.1).max().unwrap_or(0);
+        let phases = phases.iter().map(|phase| phase.iter().map(|it| margin - it.1).collect()).collect();
+        Ok(Self { direct, margin, phases })
+    }
+}
+
+impl<T: Direct> ConvCode<T> for OneOutputBackwardData {
+    fn run(&self, call: Call<'_, T>) -> Result<bool> {
+        let Self { direct, margin, phases } = self;
+        let (conv, grid, margin) = (&direct.conv, &direct.grid, *margin);
+        let Call { operands: [g, w], out, .. } = call;
+        let (g, w) = (g.all, w.all);
+        if !are_finite(w) {
+            return Ok(false);
+        }
         let (input_len, output_len) = conv.image_lens();
         let (plane_len, taps) = (conv.windows.input_len(), conv.windows.taps());
-        let loops = T::loops(self.isa);
-        let margin = grid.phases.iter().flatten().map(|it| it.1).max().unwrap_or(0);
-        let phases = grid.phases.iter().map(|phase| phase.iter().map(|it| margin - it.1).collect());
-        let phases: Vec<Vec<usize>> = phases.collect();
+        let loops = T::loops(direct.isa);
         let out = Shared::new(out.as_mut_ptr());
-        self.for_each_group(|groups| {
-            let mut gradients = try_filled(T::default(), margin + grid.phase_len + SLACK)?;
-            let mut sums = try_filled(T::default(), grid.len() + SLACK)?;
-            let mut weights: Vec<T> = try_room(taps)?;
+        direct.for_each_group(|groups| {
+            let mut gradients = Scratch::filled(T::default(), margin + grid.phase_len + SLACK)?;
+            let mut sums = Scratch::filled(T::default(), grid.len() + SLACK)?;
+            let mut weights = Scratch::filled(T::default(), taps)?;
             for group in groups {
                 let rows = g[group * output_len..][..output_len].chunks_exact(grid.columns);
                 for (&row, from) in grid.rows.iter().zip(rows) {
@@ -260,19 +349,25 @@ impl<'a> DirectConv<'a> {
                 to.fill(T::default());
                 let filters = w[conv.weights(group)].chunks_exact(taps);
                 for (filter, plane) in filters.zip(to.chunks_exact_mut(plane_len)) {
-                    for (number, (phase, starts)) in grid.phases.iter().zip(&phases).enumerate() {
-                        weights.clear();
-                        weights.extend(phase.iter().map(|it| filter[it.0]));
+                    for (number, (phase, starts)) in grid.phases.iter().zip(phases).enumerate() {
+                        let weights = &mut weights[..phase.len()];
+                        weights.iter_mut().zip(phase).for_each(|(to, it)| *to = filter[it.0]);
                         let to = sums[number * grid.phase_len..].as_mut_ptr();
                         // SAFETY: a phase starts `margin` elements after the first gradient that its taps read, and
                         // slack follows gradients and sums. Vectors that reach into the next phase's sums are
                         // overwritten later.
-                        unsafe { (loops.sums)(grid.phase_len, gradients.as_ptr(), starts, &weights, to) };
+                        unsafe { (loops.sums)(grid.phase_len, gradients.as_ptr(), starts, weights, to) };
                     }
                     grid.load(&sums, plane);
                 }
             }
             Ok(())
-        })
+        })?;
+        Ok(true)
     }
+}
+
+/// Returns whether no weight is infinite or NaN.
+fn are_finite<T: Direct>(w: &[T]) -> bool {
+    w.iter().all(|it| it.is_finite())
 }

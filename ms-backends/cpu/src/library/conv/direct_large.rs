@@ -1,10 +1,11 @@
 //! Direct convolution of large images: threads share the grids of an image, and partition its output positions or its
 //! output channels.
 
-use super::direct::DirectConv;
+use super::direct::{DirectConv, Forward};
+use super::problem::{Call, ConvCode, Problem};
 use super::vector::{Chains, Direct, OUTPUTS, SLACK};
-use crate::library::epilogues::Epilogues;
-use ms_ir::data::Array;
+use crate::library::implementation::{Declined, require};
+use crate::library::scratch::{self, Scratch, bytes_of};
 use ms_ir::error::Result;
 use ms_x64::gemm::{EarlierSums, Shared};
 use ms_x64::threads;
@@ -16,36 +17,55 @@ const MIN_VECTORS: usize = 16;
 /// Minimum number of output channels, which share loaded vectors.
 const MIN_OUTPUTS: usize = 4;
 
-impl DirectConv<'_> {
-    /// Whether vectors of each image's output positions pad little more than vectors over all images.
-    pub fn is_dense<T: Direct>(&self) -> bool {
-        let (conv, lanes) = (self.conv, T::loops(self.isa).lanes);
-        let (padded, _) = self.padded(lanes, false);
-        let windows = conv.batch * conv.windows.output_len();
-        T::has_vectors(self.isa)
-            && conv.outputs >= MIN_OUTPUTS
-            && 4 * conv.batch * padded <= 5 * windows.next_multiple_of(2 * lanes)
+/// A direct convolution whose tasks share an image.
+pub struct ForwardInParts<T>(Forward<T>);
+
+impl<T: Direct> ForwardInParts<T> {
+    /// Accepts images of which vectors of output positions pad little more than vectors over all images.
+    pub fn accepts(problem: &Problem) -> Result<(), Declined> {
+        problem.needs_no_columns()?;
+        let direct = DirectConv::new(problem)?;
+        require(T::has_vectors(direct.isa), || "there are no vectors")?;
+        let (conv, lanes) = (&direct.conv, T::loops(direct.isa).lanes);
+        require(conv.outputs >= MIN_OUTPUTS, || format!("a group has {} output channels", conv.outputs))?;
+        let (padded, _) = direct.padded(lanes, false);
+        let windows = (conv.batch * conv.windows.output_len()).next_multiple_of(2 * lanes);
+        let padded = conv.batch * padded;
+        require(4 * padded <= 5 * windows, || format!("vectors compute {padded} output positions, not {windows}"))
     }
 
-    /// Computes the convolution of `x` and `w`, with epilogues.
-    ///
-    /// # Errors
-    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for grids.
-    pub fn forward_large<T: Direct>(&self, x: &[T], w: &[T], out: &mut [T], epilogues: Epilogues<'_>) -> Result<()> {
-        let (conv, grid) = (self.conv, &self.grid);
+    /// Prepares a problem that was accepted.
+    pub fn new(problem: &Problem) -> Result<Self> {
+        Forward::new(problem, false).map(Self)
+    }
+
+    /// Returns the number of elements of the grids of a group, with slack.
+    fn grids_len(&self) -> usize {
+        let direct = &self.0.direct;
+        direct.conv.channels * direct.grid.len() + SLACK
+    }
+}
+
+impl<T: Direct> ConvCode<T> for ForwardInParts<T> {
+    fn workspace(&self) -> usize {
+        bytes_of::<T>(self.grids_len())
+    }
+
+    fn run(&self, call: Call<'_, T>) -> Result<bool> {
+        let Forward { direct, terms, loops, vectors, in_rows } = &self.0;
+        let (conv, grid, in_rows) = (&direct.conv, &direct.grid, *in_rows);
+        let Call { operands: [x, w], out, epilogues, mut workspace, .. } = call;
+        let (x, w) = (x.all, w.all);
         let (input_len, output_len) = conv.image_lens();
         let (plane_len, windows, filter) = (conv.windows.input_len(), conv.windows.output_len(), conv.filter_len());
-        let terms = self.taps()?;
-        let (loops, vectors, in_rows) = self.vectors::<T>(false)?;
         // A part is a multiple of what micro-kernels keep in registers.
         let [of_outputs, of_vectors] = [conv.outputs.div_ceil(OUTPUTS / 2), vectors.len().div_ceil(2)];
         let most = conv.tasks();
         let parts = if vectors.len() >= most * MIN_VECTORS { [1, most] } else { [most.min(of_outputs), 1] };
         let images = conv.batch * conv.groups;
-        let len = conv.channels * grid.len() + SLACK;
-        // SAFETY: every grid is zeroed and filled below before anything reads it.
-        let room = unsafe { Array::uninit(&[len], T::DTYPE)? };
-        let (grids, out) = (Shared::new(room.device_ptr().cast::<T>()), Shared::new(out.as_mut_ptr()));
+        let len = self.grids_len();
+        let room = workspace.take::<T>(len);
+        let (grids, out) = (Shared::new(room.as_mut_ptr().cast::<T>()), Shared::new(out.as_mut_ptr()));
         for image in 0..images {
             threads::for_each(conv.channels, len / 8, |channel| {
                 let slack = if channel + 1 == conv.channels { SLACK } else { 0 };
@@ -65,15 +85,17 @@ impl DirectConv<'_> {
                 let outputs = OUTPUTS / 2 * outputs.start..conv.outputs.min(OUTPUTS / 2 * outputs.end);
                 let pairs = part(task % parts[1], parts[1], of_vectors);
                 let places = 2 * pairs.start * loops.lanes..vectors.len().min(2 * pairs.end) * loops.lanes;
-                let mut vectors = vectors[2 * pairs.start..vectors.len().min(2 * pairs.end)].to_vec();
-                let start = vectors.first().map_or(0, |it| it[1]);
+                let own = &vectors[2 * pairs.start..vectors.len().min(2 * pairs.end)];
+                let start = own.first().map_or(0, |it| it[1]);
+                let mut vectors = Scratch::filled([0; 2], own.len())?;
+                vectors.copy_from_slice(own);
                 let windows_of = |at: usize| if in_rows { at.min(windows) } else { grid.windows_before(at) };
                 if !in_rows {
                     vectors.iter_mut().for_each(|it| it[1] -= start);
                 }
                 let step = vectors.len() * loops.lanes;
-                // SAFETY: `chains.compute` writes the results before they are copied.
-                let room = unsafe { Array::uninit(&[if in_rows { 0 } else { OUTPUTS * step }], T::DTYPE)? };
+                // The chains write the results before they are copied.
+                let room = scratch::uninit::<T>(if in_rows { 0 } else { OUTPUTS * step })?;
                 let results = room.device_ptr().cast::<T>();
                 for first in outputs.clone().step_by(OUTPUTS) {
                     let count = OUTPUTS.min(outputs.end - first);
@@ -84,13 +106,13 @@ impl DirectConv<'_> {
                         let chains = Chains {
                             vectors: &vectors,
                             x: grids.get(),
-                            terms: &terms,
+                            terms,
                             weights: (weights[first * filter..].as_ptr(), [filter, 1]),
                             outputs: count,
                             to: if in_rows { (out, windows) } else { (results, step) },
                             earlier: EarlierSums::NONE,
                         };
-                        chains.compute(&loops)?;
+                        chains.compute(loops)?;
                         for (number, &row) in grid.rows.iter().enumerate().filter(|_| !in_rows) {
                             let [from, end] = [row, row + grid.columns].map(|it| it.clamp(start, start + step));
                             for output in 0..count {
@@ -106,6 +128,6 @@ impl DirectConv<'_> {
                 Ok(())
             })?;
         }
-        Ok(())
+        Ok(true)
     }
 }

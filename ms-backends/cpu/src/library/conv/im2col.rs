@@ -1,6 +1,6 @@
 //! Implements im2col, col2im, and the gather and scatter of rows of results.
 
-use super::{Conv, MAX_TASKS};
+use super::problem::{Conv, MAX_TASKS};
 use ms_ir::data::try_room;
 use ms_ir::error::Result;
 use ms_ops::ops::Run;

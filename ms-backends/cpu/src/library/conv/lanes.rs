@@ -1,23 +1,25 @@
 //! Vectorises gradients over output positions that are adjacent in a grid, or over the images of a batch.
 
-use super::Conv;
 use super::grid::Grid;
 use super::im2col::within;
+use super::problem::Conv;
 use super::vector::{Direct, Loops};
-use ms_ir::data::{try_filled, try_room};
+use crate::library::scratch::Scratch;
+use ms_ir::data::try_room;
 use ms_ir::error::Result;
 use ms_ops::ops::Run;
 use ms_x64::Isa;
 use ms_x64::gemm::{Matrix, PACK_WIDTH, Transpose, pack};
 use std::ops::Range;
 use std::slice::from_raw_parts_mut;
+use std::sync::Arc;
 
 /// Maximum number of gradients that are stored for lanes of images, whose memory grows with the number of images.
 const MAX_ELEMENTS: usize = 4 << 20;
 
 /// The layout of gradients in vectors, and of sums for elements of the input.
-pub struct Lanes<'a, T> {
-    pub conv: &'a Conv,
+pub struct Lanes<T> {
+    pub conv: Arc<Conv>,
     pub loops: Loops<T>,
     pub transpose: Transpose<T>,
     /// Number of vectors of an output channel's gradients.
@@ -65,19 +67,19 @@ struct Set {
     skipped: usize,
 }
 
-impl<'a, T: Direct> Lanes<'a, T> {
+impl<T: Direct> Lanes<T> {
     /// Picks the cheaper vectorised axis.
     ///
     /// # Errors
     /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for the lists of output positions.
-    pub fn new(conv: &'a Conv, isa: Isa) -> Result<Self> {
+    pub fn new(conv: &Arc<Conv>, isa: Isa) -> Result<Self> {
         let windows = Self::windows(conv, isa)?;
         let batch = Self::batch(conv, isa)
             .filter(|it| it.elements <= windows.elements && it.count * it.loops.lanes * conv.outputs <= MAX_ELEMENTS);
         Ok(batch.unwrap_or(windows))
     }
 
-    fn windows(conv: &'a Conv, isa: Isa) -> Result<Self> {
+    fn windows(conv: &Arc<Conv>, isa: Isa) -> Result<Self> {
         let (grid, runs, taps) = (Grid::new(&conv.windows)?, conv.windows.runs(), conv.windows.taps());
         let (columns, rows) = (grid.columns, grid.rows.len());
         let all = (0..taps).flat_map(|tap| (0..rows).map(move |row| (tap, row)));
@@ -109,11 +111,12 @@ impl<'a, T: Direct> Lanes<'a, T> {
         let (count, sums) = (starts.len(), grid.len());
         let elements = conv.batch * T::full_width_cost(isa, lanes, least(lanes));
         let kind = Kind::Windows { grid, starts, of_row, pieces };
-        Ok(Self { conv, loops, transpose: T::tile(isa).transpose, count, sums, elements, runs, kind })
+        let (conv, transpose) = (conv.clone(), T::tile(isa).transpose);
+        Ok(Self { conv, loops, transpose, count, sums, elements, runs, kind })
     }
 
     /// Returns the layout with lanes of images; `None` if there are fewer images than lanes.
-    fn batch(conv: &'a Conv, isa: Isa) -> Option<Self> {
+    fn batch(conv: &Arc<Conv>, isa: Isa) -> Option<Self> {
         let loops = match conv.batch < T::loops(isa).lanes {
             true => T::half(isa),
             false => T::fitting(isa, |lanes| conv.batch.next_multiple_of(lanes)),
@@ -122,9 +125,9 @@ impl<'a, T: Direct> Lanes<'a, T> {
         let (count, sums) = (conv.windows.output_len(), conv.windows.input_len() * lanes);
         let read: usize = runs.iter().map(|it| it.len).sum();
         let elements = T::full_width_cost(isa, lanes, conv.batch.next_multiple_of(lanes) * read);
-        let it =
-            Self { conv, loops, transpose: T::tile(isa).transpose, count, sums, elements, runs, kind: Kind::Batch };
-        (conv.batch >= lanes).then_some(it)
+        let (is_enough, conv, transpose) = (conv.batch >= lanes, conv.clone(), T::tile(isa).transpose);
+        let it = Self { conv, loops, transpose, count, sums, elements, runs, kind: Kind::Batch };
+        is_enough.then_some(it)
     }
 
     /// Calls `f` with each vector in a range for which the tap is an input element, and with the index of its sums.
@@ -179,7 +182,7 @@ impl<'a, T: Direct> Lanes<'a, T> {
     /// # Errors
     /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for transposed gradients.
     pub unsafe fn store(&self, number: usize, outputs: Range<usize>, g: &[T], to: *mut T) -> Result<()> {
-        let (conv, lanes) = (self.conv, self.loops.lanes);
+        let (conv, lanes) = (&self.conv, self.loops.lanes);
         let (output_len, windows) = (conv.image_lens().1, conv.windows.output_len());
         let set = self.set(number);
         let g = &g[(set.first * conv.groups + set.group) * output_len..];
@@ -202,7 +205,7 @@ impl<'a, T: Direct> Lanes<'a, T> {
                 }
             }
             Kind::Batch => {
-                let mut transposed = try_filled(T::default(), windows * lanes)?;
+                let mut transposed = Scratch::filled(T::default(), windows * lanes)?;
                 let across = conv.groups * output_len;
                 for output in outputs {
                     let from = Matrix { first: g[output * windows..].as_ptr(), steps: [across as isize, 1] };
@@ -224,7 +227,7 @@ impl<'a, T: Direct> Lanes<'a, T> {
     /// # Safety
     /// `out` is the first element of the result, and nothing else accesses this channel of the set's images.
     pub unsafe fn load(&self, number: usize, channel: usize, sums: &[T], out: *mut T) -> bool {
-        let (conv, lanes, set) = (self.conv, self.loops.lanes, self.set(number));
+        let (conv, lanes, set) = (&self.conv, self.loops.lanes, self.set(number));
         let (input_len, plane) = (conv.image_lens().0, conv.windows.input_len());
         let first = ((set.first + set.skipped) * conv.groups + set.group) * input_len + channel * plane;
         // SAFETY: `first` is the start of the channel's plane in the first image that no earlier set has.

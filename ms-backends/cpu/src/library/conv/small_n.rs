@@ -1,9 +1,9 @@
 //! Small-N GEMM without packing: rows of weights are read in place, since packing them would take longer than the
 //! products.
 
-use super::Conv;
+use super::problem::Conv;
 use super::vector::{Chains, Direct, OUTPUTS};
-use ms_ir::data::{try_filled, try_room};
+use crate::library::scratch::Scratch;
 use ms_ir::error::Result;
 use ms_x64::Isa;
 use ms_x64::gemm::{EarlierSums, Shared};
@@ -21,15 +21,15 @@ impl Conv {
         weights: &[T],
         columns: &[T],
         width: usize,
-    ) -> Result<(Vec<T>, usize)> {
+    ) -> Result<(Scratch<T>, usize)> {
         let (filter, outputs) = (self.filter_len(), self.outputs);
         let loops = T::fitting(isa, |lanes| width.next_multiple_of(lanes));
         let step = width.next_multiple_of(loops.lanes);
-        let mut vectors = try_room(step / loops.lanes)?;
-        vectors.extend((0..width).step_by(loops.lanes).map(|at| [at; 2]));
-        let mut terms = try_room(filter)?;
-        terms.extend((0..filter).map(|term| term * width));
-        let mut rows = try_filled(T::default(), outputs.saturating_mul(step))?;
+        let mut vectors = Scratch::filled([0; 2], step / loops.lanes)?;
+        vectors.iter_mut().zip((0..width).step_by(loops.lanes)).for_each(|(to, at)| *to = [at; 2]);
+        let mut terms = Scratch::filled(0, filter)?;
+        terms.iter_mut().enumerate().for_each(|(term, to)| *to = term * width);
+        let mut rows = Scratch::filled(T::default(), outputs.saturating_mul(step))?;
         let to = Shared::new(rows.as_mut_ptr());
         // Small tasks balance the load.
         let per_task = outputs.div_ceil(4 * self.tasks()).next_multiple_of(OUTPUTS);

@@ -1,6 +1,6 @@
 //! Micro-kernels of direct convolution, for each instruction set.
 
-use ms_ir::data::{Array, try_room};
+use crate::library::scratch::{self, Scratch};
 use ms_ir::error::Result;
 use ms_ir::{CHUNK, PairwiseTree};
 use ms_x64::gemm::{Accumulator, EarlierSums};
@@ -56,12 +56,13 @@ impl<W: Accumulator> Chains<'_, W> {
         debug_assert_eq!(self.earlier, EarlierSums::NONE);
         let (tree, step) = (PairwiseTree::of_terms(self.terms.len()), self.vectors.len() * loops.lanes);
         let distance = self.outputs * step;
-        // SAFETY: the chains of a chunk write a slot before later chunks or the copies read it.
-        let room = unsafe { Array::uninit(&[tree.slots() * distance], W::DTYPE)? };
+        // The chains of a chunk write a slot before later chunks or the copies read it.
+        let room = scratch::uninit::<W>(tree.slots() * distance)?;
         let slots = room.device_ptr().cast::<W>();
         // Vectors are stored one after another, so that none overlap.
-        let mut vectors = try_room(self.vectors.len())?;
-        vectors.extend(self.vectors.iter().enumerate().map(|(at, &[from, _])| [from, at * loops.lanes]));
+        let mut vectors = Scratch::filled([0; 2], self.vectors.len())?;
+        let own = self.vectors.iter().enumerate().map(|(at, &[from, _])| [from, at * loops.lanes]);
+        vectors.iter_mut().zip(own).for_each(|(to, it)| *to = it);
         for (chunk, terms) in self.terms.chunks(CHUNK).enumerate() {
             let combined = tree.combined(chunk);
             let first = self.weights.0.wrapping_add(chunk * CHUNK * self.weights.1[1]);

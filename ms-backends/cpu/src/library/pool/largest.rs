@@ -7,7 +7,8 @@
 use super::best::{Best, is_nan};
 use super::blocks::{Blocks, in_blocks};
 use super::plan::{Loops, Pool};
-use ms_ir::data::{Element, try_filled};
+use crate::library::scratch::Scratch;
+use ms_ir::data::Element;
 use ms_ir::error::Result;
 use ms_x64::interp::Number;
 use std::ops::Range;
@@ -40,9 +41,9 @@ pub struct Largest<'a, T, const TO_INDICES: bool> {
 
 /// The largest elements of the columns of some rows of windows, in padded lines.
 struct Columns<T> {
-    maxima: Vec<T>,
+    maxima: Scratch<T>,
     /// Their indices; padding has an index after all others.
-    indices: Vec<u32>,
+    indices: Scratch<u32>,
 }
 
 impl<T: Number + Element, const TO_INDICES: bool> Loops for Largest<'_, T, TO_INDICES> {
@@ -51,8 +52,9 @@ impl<T: Number + Element, const TO_INDICES: bool> Loops for Largest<'_, T, TO_IN
         let pool = self.pool;
         let batch = (BATCH / pool.pitch).max(1);
         let len = batch * pool.pitch;
-        let mut columns = Columns { maxima: try_filled(T::LOWEST, len)?, indices: try_filled(u32::MAX, len)? };
-        let mut indices = try_filled(0, if TO_INDICES { pool.output_len } else { 0 })?;
+        let mut columns =
+            Columns { maxima: Scratch::filled(T::LOWEST, len)?, indices: Scratch::filled(u32::MAX, len)? };
+        let mut indices = Scratch::filled(0, if TO_INDICES { pool.output_len } else { 0 })?;
         for plane in planes {
             let x = &self.x[plane * pool.input_len..][..pool.input_len];
             let maxima = self.sink.maxima(plane);

@@ -11,13 +11,20 @@ mod tests;
 use self::largest::{Largest, Sink};
 use self::pairs::Pairs;
 use self::plan::{Loops, Pool};
-use super::elements;
-use ms_ir::data::{Attrs, Element, HostArray};
+use super::dense::{DenseOperand, DenseResult};
+use super::epilogues::Epilogues;
+use super::implementation::{Implementation, choose};
+use super::scratch::Workspace;
+use super::{LibraryCode, OpCall};
+use ms_compile::exec::ArrayLayout;
+use ms_ir::data::{Attrs, DType, Element, Shape};
 use ms_ir::error::Result;
 use ms_x64::gemm::Shared;
 use ms_x64::interp::Number;
 use ms_x64::threads;
 use ms_x64::{Isa, Vectors};
+use smallvec::SmallVec;
+use std::marker::PhantomData;
 use std::ops::{AddAssign, Range};
 
 /// Maximum number of tasks.
@@ -26,19 +33,154 @@ const MAX_CHUNKS: usize = 16;
 /// Minimum number of channel planes of a task.
 const MIN_PLANES: usize = 8;
 
-/// Computes the largest element of each window of `x`.
-pub fn max<T: Number + Element>(
+/// The loops of an implementation.
+enum Windows {
+    /// The largest elements of pairs of columns, by the start of each row of a window.
+    Pairs(SmallVec<[usize; 4]>),
+    /// The largest elements of lines, then along lines.
+    Lines,
+}
+
+/// The implementations of the ops.
+const IMPLEMENTATIONS: &[Implementation<Pool, Windows>] = &[
+    Implementation {
+        name: "pairs",
+        is_conditional: false,
+        accepts: pairs::accepts,
+        prepare: |it| Ok(Windows::Pairs(pairs::rows(it))),
+    },
+    Implementation { name: "lines", is_conditional: false, accepts: |_| Ok(()), prepare: |_| Ok(Windows::Lines) },
+];
+
+/// The ops.
+#[derive(Clone, Copy)]
+pub enum Kind {
+    Max,
+    Gradient,
+    Take,
+}
+
+/// Prepares max pooling, its gradient or its derivative; `None` for element types without native code.
+///
+/// # Errors
+/// The errors of the implementations.
+pub fn prepare(
     isa: Isa,
+    kind: Kind,
     attrs: &Attrs,
-    inputs: &[HostArray<'_>],
-    out: &mut [T],
-    shape: &[usize],
-) -> Result<()> {
-    let pool = &Pool::new(attrs, inputs[0].shape(), shape);
-    let (x, out) = (elements::<T>(&inputs[0]), Shared::new(out.as_mut_ptr()));
-    match Pairs::<T, false>::new(pool, x, &[], &out) {
-        Some(pairs) => run(isa, pool, &pairs),
-        None => run(isa, pool, &Largest::<_, false> { pool, x, sink: &Max { pool, out: &out } }),
+    operands: &[ArrayLayout],
+    results: &[ArrayLayout],
+) -> Result<Option<Box<dyn LibraryCode>>> {
+    let [result] = results else { return Ok(None) };
+    if operands.iter().any(|it| it.dtype != result.dtype) {
+        return Ok(None);
+    }
+    Ok(Some(match result.dtype {
+        DType::F64 => Box::new(PoolStep::<f64>::new(isa, kind, attrs, operands, result)?),
+        DType::F32 | DType::F16 | DType::BF16 => Box::new(PoolStep::<f32>::new(isa, kind, attrs, operands, result)?),
+        _ => return Ok(None),
+    }))
+}
+
+/// A type in which elements are compared and added.
+trait Computed: Number + Element + AddAssign {
+    /// Returns the elements as f32 if this is f32.
+    fn as_f32(elements: &[Self]) -> Option<&[f32]>;
+}
+
+impl Computed for f32 {
+    fn as_f32(elements: &[Self]) -> Option<&[f32]> {
+        Some(elements)
+    }
+}
+
+impl Computed for f64 {
+    fn as_f32(_: &[Self]) -> Option<&[f32]> {
+        None
+    }
+}
+
+/// A prepared op, which computes in `T`.
+struct PoolStep<T> {
+    isa: Isa,
+    kind: Kind,
+    pool: Pool,
+    windows: Windows,
+    /// The input, and the second operand if the op has one.
+    operands: SmallVec<[DenseOperand; 2]>,
+    result: DenseResult,
+    shape: Shape,
+    workspace: usize,
+    choice: String,
+    of: PhantomData<T>,
+}
+
+impl<T: Computed> PoolStep<T> {
+    fn new(isa: Isa, kind: Kind, attrs: &Attrs, operands: &[ArrayLayout], result: &ArrayLayout) -> Result<Self> {
+        let shape = |at: usize| operands[at].layout.shape();
+        let (output, list) = match kind {
+            Kind::Max => (result.layout.shape(), IMPLEMENTATIONS),
+            Kind::Gradient => (shape(1), IMPLEMENTATIONS),
+            // Elements are read at indices, which only lines give.
+            Kind::Take => (result.layout.shape(), &IMPLEMENTATIONS[1..]),
+        };
+        let pool = Pool::new(attrs, shape(0), output);
+        let (mut codes, choice) = choose(list, &pool)?;
+        let windows = codes.pop().expect("one implementation is chosen");
+        let operands: SmallVec<[DenseOperand; 2]> = operands.iter().map(DenseOperand::new::<T>).collect();
+        let (shape, result) = (result.layout.shape().into(), DenseResult::new(result));
+        let copies = operands.iter().map(DenseOperand::workspace::<T>);
+        let workspace = copies.fold(result.workspace::<T>(), usize::saturating_add);
+        let choice = choice.to_string();
+        Ok(Self { isa, kind, pool, windows, operands, result, shape, workspace, choice, of: PhantomData })
+    }
+
+    /// Computes the op of the operands `x` and `g`, which is empty if there is one operand.
+    fn compute(&self, [x, g]: [&[T]; 2], out: &mut [T]) -> Result<()> {
+        let Self { isa, kind, ref pool, ref windows, .. } = *self;
+        let (sizes, out) = (&pool.windows, &Shared::new(out.as_mut_ptr()));
+        match (kind, windows) {
+            (Kind::Max, Windows::Pairs(rows)) => run(isa, pool, &Pairs::<T, false> { windows: sizes, rows, x, g, out }),
+            (Kind::Max, Windows::Lines) => run(isa, pool, &Largest::<_, false> { pool, x, sink: &Max { pool, out } }),
+            (Kind::Gradient, Windows::Pairs(rows)) => {
+                run(isa, pool, &Pairs::<T, true> { windows: sizes, rows, x, g, out })
+            }
+            (Kind::Gradient, Windows::Lines) => {
+                run(isa, pool, &Largest::<_, true> { pool, x, sink: &Gradient { pool, g, out } })
+            }
+            (Kind::Take, _) => run(isa, pool, &Largest::<_, true> { pool, x, sink: &Take { pool, h: g, out } }),
+        }
+    }
+}
+
+impl<T: Computed> LibraryCode for PoolStep<T> {
+    fn workspace(&self) -> usize {
+        self.workspace
+    }
+
+    fn choice(&self) -> &str {
+        &self.choice
+    }
+
+    unsafe fn run(&self, call: OpCall<'_>) -> Result<()> {
+        let Self { operands, result, .. } = self;
+        let &[address] = call.results else { unreachable!("the op has one result") };
+        // SAFETY: the workspace has the prepared size, and the operands are live, by the contract of `run`. Nothing
+        // else accesses the result, and the loops write all its elements before the epilogues run.
+        unsafe {
+            let mut workspace = Workspace::at(call.workspace, self.workspace);
+            let mut read: [&[T]; 2] = [&[]; 2];
+            for ((operand, &at), read) in operands.iter().zip(call.operands).zip(&mut read) {
+                *read = operand.elements::<T>(at, &mut workspace).0;
+            }
+            let out = result.elements::<T>(address, &mut workspace);
+            self.compute(read, out)?;
+            if let Some(from) = T::as_f32(out).filter(|_| result.is_rounded::<T>()) {
+                result.round(from, address);
+            }
+            Epilogues::new(call.epilogues, &self.shape).run_on_all();
+        }
+        Ok(())
     }
 }
 
@@ -56,32 +198,15 @@ impl<T: Number + Element> Sink<T> for Max<'_, T> {
     }
 }
 
-/// Computes the gradient of [`max()`] for its input `x`, from inputs `x` and `g`. NaN is larger than all other
+/// Adds gradients at the indices of the largest elements, in the order of the windows. NaN is larger than all other
 /// elements, and the first of equal elements takes the gradient.
-pub fn max_grad<T: Number + Element + AddAssign>(
-    isa: Isa,
-    attrs: &Attrs,
-    inputs: &[HostArray<'_>],
-    out: &mut [T],
-    shape: &[usize],
-) -> Result<()> {
-    let (x, g) = (elements::<T>(&inputs[0]), elements::<T>(&inputs[1]));
-    let pool = &Pool::new(attrs, shape, inputs[1].shape());
-    let out = Shared::new(out.as_mut_ptr());
-    match Pairs::<T, true>::new(pool, x, g, &out) {
-        Some(pairs) => run(isa, pool, &pairs),
-        None => run(isa, pool, &Largest::<_, true> { pool, x, sink: &Grad { pool, g, out: &out } }),
-    }
-}
-
-/// Adds gradients at the indices of the largest elements, in the order of the windows.
-struct Grad<'a, T> {
+struct Gradient<'a, T> {
     pool: &'a Pool,
     g: &'a [T],
     out: &'a Shared<*mut T>,
 }
 
-impl<T: Number + Element + AddAssign> Sink<T> for Grad<'_, T> {
+impl<T: Number + Element + AddAssign> Sink<T> for Gradient<'_, T> {
     fn indices(&self, plane: usize, indices: &[u32]) {
         let len = self.pool.input_len;
         // SAFETY: each plane has its own `input_len` elements of the result.
@@ -92,20 +217,6 @@ impl<T: Number + Element + AddAssign> Sink<T> for Grad<'_, T> {
             to[at as usize] += g;
         }
     }
-}
-
-/// Reads `h` at the indices of the largest elements of the windows of `x`; see [`max_grad`].
-pub fn max_take<T: Number + Element>(
-    isa: Isa,
-    attrs: &Attrs,
-    inputs: &[HostArray<'_>],
-    out: &mut [T],
-    shape: &[usize],
-) -> Result<()> {
-    let (x, h) = (elements::<T>(&inputs[0]), elements::<T>(&inputs[1]));
-    let pool = &Pool::new(attrs, inputs[0].shape(), shape);
-    let out = Shared::new(out.as_mut_ptr());
-    run(isa, pool, &Largest::<_, true> { pool, x, sink: &Take { pool, h, out: &out } })
 }
 
 /// Reads elements at the indices of the largest ones.

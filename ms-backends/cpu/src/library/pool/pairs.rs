@@ -3,6 +3,7 @@
 use super::best::is_nan;
 use super::blocks::{Blocks, in_blocks};
 use super::plan::{Loops, Pool};
+use crate::library::implementation::{Declined, require};
 use ms_ir::data::Element;
 use ms_ir::error::Result;
 use ms_ops::ops::{WindowAxis, Windows};
@@ -15,31 +16,32 @@ use std::ops::Range;
 /// The loops of [`max`](super::max()), or of its gradient, for disjoint windows that are two elements wide and have no
 /// padding. The index of a largest element is the number of its tap.
 pub struct Pairs<'a, T, const GRADIENT: bool> {
-    windows: &'a Windows,
+    pub windows: &'a Windows,
     /// The start of each row of a window, relative to the window's first element.
-    rows: SmallVec<[usize; 4]>,
-    x: &'a [T],
-    g: &'a [T],
-    out: &'a Shared<*mut T>,
+    pub rows: &'a [usize],
+    pub x: &'a [T],
+    pub g: &'a [T],
+    pub out: &'a Shared<*mut T>,
 }
 
-impl<'a, T: Number + Element, const GRADIENT: bool> Pairs<'a, T, GRADIENT> {
-    /// Returns the loops if all windows have this form.
-    pub fn new(pool: &'a Pool, x: &'a [T], g: &'a [T], out: &'a Shared<*mut T>) -> Option<Self> {
-        let windows = &pool.windows;
-        let axes @ [a, b, c] = windows.axes();
-        let is_apart = |it: &WindowAxis| {
-            let is_dense = it.dilation == 1 && it.before == 0 && it.kernel <= it.stride;
-            is_dense && it.output.saturating_sub(1) * it.stride + it.kernel <= it.input
-        };
-        let is_all = axes.iter().map(|it| it.output).product::<usize>() == windows.output_len();
-        if (c.kernel, c.stride) != (2, 2) || !is_all || !axes.iter().all(is_apart) {
-            return None;
-        }
-        let row = |i: usize, j: usize| (i * b.input + j) * c.input;
-        let rows = (0..a.kernel).flat_map(|i| (0..b.kernel).map(move |j| row(i, j))).collect();
-        Some(Self { windows, rows, x, g, out })
-    }
+/// Accepts windows of this form.
+pub fn accepts(pool: &Pool) -> Result<(), Declined> {
+    let windows = &pool.windows;
+    let axes @ [.., c] = windows.axes();
+    let is_apart = |it: &WindowAxis| {
+        let is_dense = it.dilation == 1 && it.before == 0 && it.kernel <= it.stride;
+        is_dense && it.output.saturating_sub(1) * it.stride + it.kernel <= it.input
+    };
+    let is_all = axes.iter().map(|it| it.output).product::<usize>() == windows.output_len();
+    require((c.kernel, c.stride) == (2, 2), || format!("windows are {} wide, {} apart", c.kernel, c.stride))?;
+    require(is_all && axes.iter().all(is_apart), || "windows overlap or have padding or gaps")
+}
+
+/// Returns the start of each row of a window, relative to the window's first element.
+pub fn rows(pool: &Pool) -> SmallVec<[usize; 4]> {
+    let [a, b, c] = pool.windows.axes();
+    let row = |i: usize, j: usize| (i * b.input + j) * c.input;
+    (0..a.kernel).flat_map(|i| (0..b.kernel).map(move |j| row(i, j))).collect()
 }
 
 /// The loop over a row of windows.
@@ -105,7 +107,7 @@ impl<T: Number + Element, const GRADIENT: bool> Loops for Pairs<'_, T, GRADIENT>
                     ((i * b.output + j) * c.output, (i * a.stride * b.input + j * b.stride) * c.input);
                 let (g, start) = if GRADIENT { (&g[window..], element) } else { (g, window) };
                 let (from, to) = (&from[element..], &mut to[start..]);
-                in_blocks::<SPECIALIZED>(c.output, &mut Row::<T, GRADIENT> { rows: &self.rows, from, g, to });
+                in_blocks::<SPECIALIZED>(c.output, &mut Row::<T, GRADIENT> { rows: self.rows, from, g, to });
             }
         }
         Ok(())

@@ -1,8 +1,11 @@
 //! Tests pooling against loops that follow the definitions of the ops.
 
-use ms_ir::data::{Array, Attrs};
-use ms_ops::ops::MaxPoolAttrs;
+use crate::library::EagerOp;
+use ms_ir::Precision;
+use ms_ir::data::{Array, Attrs, DType, Scalar};
+use ms_ops::ops::{self, MaxPoolAttrs, OpDef};
 use ms_x64::Isa;
+use ms_x64::gemm::Arithmetic;
 use ms_x64::threads;
 
 /// A pseudo-random sequence, the same in each run.
@@ -33,6 +36,9 @@ impl Numbers {
         (0..count).map(|_| element()).collect()
     }
 }
+
+/// An op, its operands, and the shape and the elements of its result.
+type Case<'a> = (&'static OpDef, &'a [&'a Array], &'a [usize], &'a [f32]);
 
 /// Windows along one axis.
 #[derive(Clone, Copy, Debug)]
@@ -117,16 +123,22 @@ fn check(numbers: &mut Numbers, planes: [usize; 2], axes: &[Axis]) {
 
     let [of_x, of_g, of_h] =
         [(&input, &x), (&output, &g), (&input, &h)].map(|(shape, it)| Array::from_slice(shape, it));
-    let [of_x, of_g, of_h] = [&of_x, &of_g, &of_h].map(|it| it.on_host().expect("the elements are readable"));
     for isa in Isa::ALL.into_iter().filter(|it| it.is_supported()) {
         let what = format!("{planes} planes of {axes:?} on {isa}");
-        let mut to = [largest.len(), grad.len(), taken.len()].map(|it| vec![9.0f32; it]);
-        super::max(isa, attrs, std::slice::from_ref(&of_x), &mut to[0], &output).expect("there is memory");
-        super::max_grad(isa, attrs, &[of_x.clone(), of_g.clone()], &mut to[1], &input).expect("there is memory");
-        super::max_take(isa, attrs, &[of_x.clone(), of_h.clone()], &mut to[2], &output).expect("there is memory");
-        assert!(bits(&to[0]) == bits(&largest), "largest elements of {what}");
-        assert!(bits(&to[1]) == bits(&grad), "gradients of {what}");
-        assert!(bits(&to[2]) == bits(&taken), "elements at places of {what}");
+        let cases: [Case<'_>; 3] = [
+            (&ops::MAX_POOL, &[&of_x], &output, &largest),
+            (&ops::MAX_POOL_GRAD, &[&of_x, &of_g], &input, &grad),
+            (&ops::MAX_POOL_TAKE, &[&of_x, &of_h], &output, &taken),
+        ];
+        for (def, inputs, shape, want) in cases {
+            let to = Array::full(shape, Scalar::Float(9.0), DType::F32);
+            let op = EagerOp::new(Arithmetic::new(isa, Precision::Strict), def.op(), attrs.clone());
+            // SAFETY: the result has the type of the type rule, and only this call accesses it.
+            unsafe { op.run(inputs, std::slice::from_ref(&to), &[]) }.expect("there is memory");
+            let to = to.on_host().expect("the elements are readable");
+            assert!(op.is_prepared(), "{} runs no native code", def.name());
+            assert!(bits(to.as_slice().expect("it is f32")) == bits(want), "{} of {what}", def.name());
+        }
     }
 }
 

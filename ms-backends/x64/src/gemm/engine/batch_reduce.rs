@@ -74,20 +74,22 @@ impl Layout {
     }
 }
 
-impl Filters {
-    /// Wraps filters that were packed for an engine.
-    pub fn new(choice: EngineChoice, packed: PackedLeft) -> Self {
-        Self { choice, packed }
-    }
-
+impl EngineChoice {
     /// Returns the layout of channels with `places` spatial positions.
-    pub fn layout(&self, places: usize) -> Layout {
-        let EngineChoice { isa, split, .. } = self.choice;
+    pub fn blocked_layout(self, places: usize) -> Layout {
+        let Self { isa, split, .. } = self;
         let components = split.components()[1];
         // Tiles read past the last position. Rows are an odd number of cache lines apart, so that the rows of a tile
         // register fall into different cache sets.
         let lines = (places + TILE).div_ceil(WORDS) | 1;
         Layout { components, split_pairs: split_pairs(isa, components), row: lines * WORDS }
+    }
+}
+
+impl Filters {
+    /// Wraps filters that were packed for an engine.
+    pub fn new(choice: EngineChoice, packed: PackedLeft) -> Self {
+        Self { choice, packed }
     }
 
     /// Multiplies a micro-panel of filters and `tiles` [tiles](TILE) of neighbouring columns.

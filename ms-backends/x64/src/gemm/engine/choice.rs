@@ -55,33 +55,36 @@ impl PackedLeft {
 
 impl EngineChoice {
     /// Chooses the engine for products of these total sizes: the forced one, or this machine's where it is profitable.
+    /// `is_cached` says that the packed left operand may be cached.
     ///
-    /// `None` if no engine supports the dtype in this precision, or if elements lie outside the engine's range.
-    ///
-    /// # Safety
-    /// The elements are valid for reads, and the machine has the instruction set and the forced engine.
-    pub unsafe fn new(
+    /// `None` if no engine supports the dtype in this precision.
+    pub fn new(
         engine: Option<Engine>,
         isa: Isa,
         (dtype, precision): (DType, Precision),
         sizes: [usize; 3],
-        operands: [Elements<'_>; 2],
+        is_cached: bool,
     ) -> Option<Self> {
         let split = Split::from_types(ContractionTypes::of(dtype), precision)?;
         // A left operand that can be cached counts as the right one of the transposed product.
-        let ([m, k, n], is_held) = (sizes, operands[0].2.is_some());
-        let sizes_of_cached = if is_held { [n, k, m] } else { sizes };
+        let [m, k, n] = sizes;
+        let sizes_of_cached = if is_cached { [n, k, m] } else { sizes };
         let is_forced = engine.is_some();
-        let engine = engine.unwrap_or_else(|| Engine::detect_profitable(isa, split, sizes_of_cached, is_held));
-        if !engine.supports(split) || sizes.contains(&0) {
-            return None;
-        }
+        let engine = engine.unwrap_or_else(|| Engine::detect_profitable(isa, split, sizes_of_cached, is_cached));
+        let is_supported = engine.supports(split) && !sizes.contains(&0);
+        is_supported.then_some(Self { engine, isa, dtype, split, is_forced })
+    }
+
+    /// Whether all elements of the operands lie in the engine's range.
+    ///
+    /// # Safety
+    /// The elements are valid for reads, lie in their storage if there is one, and the machine has the instruction set.
+    pub unsafe fn allows(self, operands: [Elements<'_>; 2]) -> bool {
         // SAFETY: the elements are valid for reads and lie in their storage, and the machine has `isa`, by this
         // function's contract.
-        let [a, b] = operands.map(|it| unsafe { range_of_elements(isa, dtype, it) });
-        let [of_a, of_b] = split.components();
-        let is_allowed = a.allows(of_a) && b.allows(of_b) && a.allows_products(b);
-        is_allowed.then_some(Self { engine, isa, dtype, split, is_forced })
+        let [a, b] = operands.map(|it| unsafe { range_of_elements(self.isa, self.dtype, it) });
+        let [of_a, of_b] = self.split.components();
+        a.allows(of_a) && b.allows(of_b) && a.allows_products(b)
     }
 
     /// Whether the engine is so much faster than vectors that building an im2col buffer for it pays off.
@@ -92,6 +95,12 @@ impl EngineChoice {
     /// Whether to use channel-blocked convolution: on AMX, and on every forced engine.
     pub fn supports_blocked(self) -> bool {
         self.is_forced || matches!(self.engine, Engine::Tiles(_))
+    }
+
+    /// Whether [`pack`](Self::pack) packs left operands of these sizes, rather than every product its own.
+    pub fn packs(self, [m, k]: [usize; 2], taps: usize, count: usize) -> bool {
+        let packing = Packing::new(self.isa, self.dtype, self.split.components()[0], false).with_taps(taps);
+        Packed::bytes(packing, [k, m], count) <= MAX_PACKED_BYTES
     }
 
     fn side(self, operand: usize, matrix: Matrix<*const u8>) -> Operand {
@@ -120,7 +129,7 @@ impl EngineChoice {
     ) -> Result<Option<PackedLeft>> {
         let mut side = self.side(0, first.transposed());
         side.packing = side.packing.with_taps(taps);
-        if Packed::bytes(side.packing, [k, m], count) > MAX_PACKED_BYTES {
+        if !self.packs([m, k], taps, count) {
             return Ok(None);
         }
         // SAFETY: the `count` matrices of `m` by `k` elements are valid for reads and lie in `held`, by this function's
@@ -138,7 +147,7 @@ impl EngineChoice {
     ///
     /// # Safety
     /// The conditions of [`Ordered::run`](crate::gemm::Ordered::run) hold. Every element of an operand is one that
-    /// [`Self::new`] has scanned, or zero.
+    /// [`Self::allows`] has scanned, or zero.
     ///
     /// # Errors
     /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for packed operands.

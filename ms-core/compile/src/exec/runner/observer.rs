@@ -30,9 +30,9 @@ impl Observer {
 
     /// Records a step.
     pub fn record(&self, Span { start, time, by_reference }: Span, what: What) {
-        let What { name, work, node, kernel } = what;
+        let What { name, work, node, kernel, implementation } = what;
         let step = self.step.clone();
-        watch::add(Record { name, step, node, line: None, start, time, work, by_reference, kernel });
+        watch::add(Record { name, step, node, line: None, start, time, work, by_reference, kernel, implementation });
     }
 }
 
@@ -42,6 +42,7 @@ pub(super) struct What {
     work: Work,
     node: Option<u32>,
     kernel: Option<usize>,
+    implementation: Option<String>,
 }
 
 impl What {
@@ -64,14 +65,15 @@ impl What {
                     }
                 }
                 let Self { name, kernel, .. } = largest.unwrap_or_else(|| Self::unknown("none"));
-                Self { name: format!("{} kernels, the largest: {name}", calls.len()), work, node: None, kernel }
+                let name = format!("{} kernels, the largest: {name}", calls.len());
+                Self { work, kernel, ..Self::unknown(&name) }
             }
             Step::Contraction { contraction, call, .. } => {
                 let mut work = Work::of_contraction(contraction);
                 // Without a stored result, the bytes of the result are not written.
                 let unstored = if call.results.is_empty() { work::result_bytes(contraction) } else { 0 };
                 work.bytes -= unstored;
-                let mut all = Self { name: work::contraction_name(contraction), work, node: None, kernel: None };
+                let mut all = Self { work, ..Self::unknown(&work::contraction_name(contraction)) };
                 for Epilogue { code, block, words: of_tile } in &call.epilogues {
                     let mut own = kernel(code, &words[block.clone()]);
                     let unread = if of_tile.result.is_some() { unstored } else { 0 };
@@ -80,12 +82,13 @@ impl What {
                 }
                 all
             }
-            Step::Library { step, call, .. } => {
+            Step::Library { step, code, call } => {
                 let types = |all: &[ArrayLayout]| all.iter().map(ArrayLayout::ty).collect::<Vec<_>>();
                 let (from, to) = (types(&step.operands), types(&step.results));
                 let from: Vec<&Type> = from.iter().collect();
                 let work = Work::of_op(step.op, &step.attrs, &from, &to);
-                let mut all = Self { name: op_name(step.op, &from), work, node: step.node, kernel: None };
+                let implementation = driver.implementation(code).map(str::to_owned);
+                let mut all = Self { work, node: step.node, implementation, ..Self::unknown(&op_name(step.op, &from)) };
                 for Epilogue { code, block, .. } in &call.epilogues {
                     all = all.then(kernel(code, &words[block.clone()]));
                 }
@@ -94,7 +97,8 @@ impl What {
             Step::Check { check, .. } => {
                 let types: Vec<&Type> = check.operands.iter().collect();
                 let work = Work { operations: 0, bytes: size_of::<i64>() as u64 };
-                Self { name: format!("check of {}", op_name(check.op, &types)), work, node: check.node, kernel: None }
+                let name = format!("check of {}", op_name(check.op, &types));
+                Self { work, node: check.node, ..Self::unknown(&name) }
             }
             Step::Call { .. } | Step::Branch { .. } | Step::Loop(_) => {
                 unreachable!("the steps of a routine are issued")
@@ -110,18 +114,19 @@ impl What {
     fn kernel<D: Driver>(driver: &D, code: &D::Kernel, block: &[u64]) -> Self {
         let Some(view) = driver.view(code) else { return Self::unknown("kernel") };
         let name = work::kernel_name(view.kernel, block);
-        Self { name, work: Work::of_kernel(view.kernel, block), node: None, kernel: watch::number(view) }
+        Self { work: Work::of_kernel(view.kernel, block), kernel: watch::number(view), ..Self::unknown(&name) }
     }
 
     /// Combines a step with one of its epilogues.
     fn then(self, epilogue: Self) -> Self {
-        let Self { name, mut work, node, kernel } = self;
+        let Self { name, mut work, node, kernel, implementation } = self;
         work.operations = work.operations.saturating_add(epilogue.work.operations);
         work.bytes = work.bytes.saturating_add(epilogue.work.bytes);
-        Self { name: format!("{name} then {}", epilogue.name), work, node, kernel: kernel.or(epilogue.kernel) }
+        let (name, kernel) = (format!("{name} then {}", epilogue.name), kernel.or(epilogue.kernel));
+        Self { name, work, node, kernel, implementation }
     }
 
     fn unknown(name: &str) -> Self {
-        Self { name: name.to_owned(), work: Work::default(), node: None, kernel: None }
+        Self { name: name.to_owned(), work: Work::default(), node: None, kernel: None, implementation: None }
     }
 }

@@ -191,9 +191,9 @@ impl<'r, D: Driver> Run<'_, 'r, D> {
         call: &CallWords<D>,
         issue: impl FnOnce(&mut D::Commands, StepCall<'_>) -> Result<R>,
     ) -> Result<R> {
-        let operands: SmallVec<[StepOperand<'_>; 4]> = call.operands.iter().map(|&it| self.operand(it)).collect();
+        let operands: SmallVec<[StepOperand<'_>; 8]> = call.operands.iter().map(|&it| self.operand(it)).collect();
         let words = &*self.words;
-        let results: SmallVec<[u64; 2]> = call.results.iter().map(|&it| words[it]).collect();
+        let results: SmallVec<[u64; 4]> = call.results.iter().map(|&it| words[it]).collect();
         let epilogues: SmallVec<[&[u64]; 2]> = call.epilogues.iter().map(|it| &words[it.block.clone()]).collect();
         let workspace = call.workspace.map_or(0, |it| words[it]);
         let call = StepCall { operands: &operands, results: &results, epilogues: &epilogues, workspace };

@@ -1,6 +1,6 @@
 //! Tests epilogues of convolutions, which run once on each element of the result.
 
-use crate::library::run_with;
+use crate::library::EagerOp;
 use ms_compile::exec::TileArguments;
 use ms_compile::lower::image_axes;
 use ms_ir::data::{Array, Attrs, Layout, Scalar, Type};
@@ -61,8 +61,9 @@ pub fn negated(arithmetic: Arithmetic, attrs: &Attrs, inputs: [&Array; 2]) -> Op
     let code = Negate { loops: axes.len(), size };
     let to = std::slice::from_ref(&out);
     let epilogue = Epilogue { code: &code, arguments: &arguments, words };
+    let op = EagerOp::new(arithmetic, ops::CONV.op(), attrs.clone());
     // SAFETY: the output has the type of the type rule, and only this call accesses it. The kernel writes each of its
     // elements.
-    unsafe { run_with(arithmetic, ops::CONV.op(), attrs, &inputs, to, &[epilogue]) }.expect("there is memory");
+    unsafe { op.run(&inputs, to, &[epilogue]) }.expect("there is memory");
     Some(out)
 }

@@ -5,7 +5,7 @@ mod engines;
 mod epilogues;
 mod winograd;
 
-use super::super::run;
+use crate::library::EagerOp;
 use ms_ir::Precision;
 use ms_ir::data::{Array, Attr, Attrs, DType, Element, Scalar, Type};
 use ms_ir::with_element;
@@ -193,7 +193,8 @@ fn result(arithmetic: Arithmetic, def: &'static OpDef, attrs: &Attrs, inputs: [&
     let ty: Type = (def.infer)(attrs, &[&types[0], &types[1]]).expect("the operands fit").remove(0);
     let out = Array::full(&ty.shape().expect("constant sizes"), Scalar::Float(7.0), ty.dtype);
     // SAFETY: the output has the type of the type rule, and only this call accesses it.
-    let done = unsafe { run(arithmetic, def.op(), attrs, &inputs, std::slice::from_ref(&out)) };
+    let done =
+        unsafe { EagerOp::new(arithmetic, def.op(), attrs.clone()).run(&inputs, std::slice::from_ref(&out), &[]) };
     done.expect("there is memory");
     out
 }

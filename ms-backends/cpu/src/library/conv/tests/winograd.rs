@@ -152,7 +152,8 @@ fn computed(isa: Isa, case: &Case, [x, w]: [&Array; 2], is_gradient: bool) -> Ve
     let [x, w] = [x, w].map(|it| it.on_host().expect("the elements are readable"));
     let epilogues = Epilogues::new(&[], &shape);
     let x = x.as_slice::<f32>().expect("they are dense");
-    it.compute(x, Elements::from_array(&w), out.as_mut_slice(), epilogues).expect("there is memory");
+    let w = Elements::from(w.as_slice::<f32>().expect("they are dense"));
+    it.compute(x, w, out.as_mut_slice(), epilogues).expect("there is memory");
     wide(&out)
 }
 

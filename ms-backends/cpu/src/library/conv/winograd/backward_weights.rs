@@ -7,7 +7,8 @@ use super::planes::Planes;
 use super::transforms::{COMPONENTS, Forward, LANES, TileLayout, Transforms};
 use super::{Axis, TAPS, TileRows, Winograd};
 use crate::library::conv::vector::Direct;
-use ms_ir::data::{Array, DType};
+use crate::library::scratch;
+use ms_ir::data::Storage;
 use ms_ir::error::Result;
 use ms_ir::{CHUNK, PairwiseTree};
 use ms_x64::gemm::{EarlierSums, Matrix, Ordered, Shared};
@@ -46,8 +47,8 @@ impl Winograd {
         ];
         let component = outputs * channels + LANES;
         let (tree, distance) = (PairwiseTree::new(parts), COMPONENTS * component);
-        // SAFETY: the product of a part writes a slot before later parts or the transform read it.
-        let sums = unsafe { Array::uninit(&[tree.slots() * distance], DType::F32)? };
+        // The product of a part writes a slot before later parts or the transform read it.
+        let sums = scratch::uninit::<f32>(tree.slots() * distance)?;
         let sums = Shared::new(sums.device_ptr().cast::<f32>());
         let out = out.as_chunks_mut::<TAPS>().0;
         let nanos = self.nanos() / parts;
@@ -106,7 +107,7 @@ struct Operand<'a> {
     row: usize,
     /// The distance between components in elements, which puts them into different cache sets.
     component: usize,
-    room: Array,
+    room: Storage,
 }
 
 impl<'a> Operand<'a> {
@@ -120,8 +121,7 @@ impl<'a> Operand<'a> {
     ) -> Result<Self> {
         debug_assert_eq!(elements.len(), of.batch * of.groups * planes * axes[0].input * axes[1].input);
         let component = planes * row + LANES;
-        // SAFETY: `transform` writes the rows that a product reads before it runs.
-        let room = unsafe { Array::uninit(&[COMPONENTS * component], DType::F32)? };
+        let room = scratch::uninit::<f32>(COMPONENTS * component)?;
         Ok(Self { elements, axes, forward, planes, row, component, room })
     }
 

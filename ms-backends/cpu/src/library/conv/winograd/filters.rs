@@ -2,7 +2,8 @@
 
 use super::transforms::{COMPONENTS, LANES, Transforms, rotated};
 use super::{TAPS, Winograd};
-use ms_ir::data::{Array, DType};
+use crate::library::scratch;
+use ms_ir::data::{DType, Storage};
 use ms_ir::error::Result;
 use ms_x64::gemm::{CacheBytes, Elements, Matrix, PackedKey, Shared, cache};
 use ms_x64::threads;
@@ -45,7 +46,7 @@ impl Sizes {
 
 /// The memory of transformed filters: of one call, or cached.
 enum Room {
-    Own(Array),
+    Own(Storage),
     Cached(Arc<CachedFilters>),
 }
 
@@ -53,7 +54,7 @@ enum Room {
 struct CachedFilters {
     key: PackedKey,
     of: Sizes,
-    room: Array,
+    room: Storage,
     _bytes: CacheBytes,
 }
 
@@ -94,10 +95,10 @@ impl Filters {
 }
 
 /// Transforms the filters of all groups.
-fn transform(transforms: Transforms, weights: &[f32], of: Sizes) -> Result<Array> {
+fn transform(transforms: Transforms, weights: &[f32], of: Sizes) -> Result<Storage> {
     let Sizes { groups, outputs, channels, is_gradient } = of;
-    // SAFETY: the loop below writes all rows before anything reads them.
-    let room = unsafe { Array::uninit(&[of.len()], DType::F32)? };
+    // The loop below writes all rows before anything reads them.
+    let room = scratch::uninit::<f32>(of.len())?;
     let to = Shared::new(room.device_ptr().cast::<f32>());
     let weights = weights.as_chunks::<TAPS>().0;
     // Strides between output channels and between input channels, in filters.

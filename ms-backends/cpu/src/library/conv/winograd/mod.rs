@@ -22,15 +22,17 @@ mod planes;
 mod transforms;
 mod vector;
 
-use super::Conv;
+use super::problem::{Call, Conv, ConvCode, Problem};
 use super::vector::{Chains, Direct, Loops, OUTPUTS};
 use crate::library::epilogues::Epilogues;
+use crate::library::implementation::{Declined, require};
+use crate::library::scratch::{self, Scratch};
 use filters::Filters;
-use ms_ir::data::{Array, DType, try_filled, try_room};
+use ms_ir::data::{DType, Storage};
 use ms_ir::error::Result;
 use ms_ops::ops::WindowAxis;
 use ms_x64::Isa;
-use ms_x64::gemm::{Arithmetic, EarlierSums, Elements, Shared};
+use ms_x64::gemm::{EarlierSums, Elements, Shared};
 use ms_x64::threads;
 use planes::Planes;
 use std::ops::Range;
@@ -128,50 +130,15 @@ impl Winograd {
         is_plane.then_some(it)
     }
 
-    /// Computes a convolution of `x` and `weights` with epilogues, or its backward-data, if Winograd is permitted,
-    /// faster, and accurate for these elements. Otherwise returns `false`.
-    ///
-    /// # Errors
-    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for transformed input tiles and filters.
-    pub fn run<T: Direct>(
-        conv: &Conv,
-        arithmetic: Arithmetic,
-        is_gradient: bool,
-        [x, weights]: [Elements<'_, T>; 2],
-        out: &mut [T],
-        epilogues: Epilogues<'_>,
-    ) -> Result<bool> {
-        let (Some(x), Some(weights)) = (x.as_f32(), weights.as_f32()) else { return Ok(false) };
+    /// Accepts a problem that Winograd may and can compute, for which `is_faster` holds.
+    fn accepts<T: Direct>(problem: &Problem, is_gradient: bool, is_faster: fn(&Self) -> bool) -> Result<(), Declined> {
+        let Problem { conv, arithmetic, .. } = problem;
+        require(arithmetic.allows_winograd(), || format!("{} does not permit it", arithmetic.precision))?;
+        problem.prefers_vectors()?;
+        require(T::DTYPE == DType::F32, || "the elements are not f32")?;
         let it = Self::new(conv, arithmetic.isa, is_gradient);
-        let Some(it) = it.filter(|it| it.is_profitable() && it.allows(arithmetic, x, weights)) else {
-            return Ok(false);
-        };
-        // SAFETY: `as_f32` has checked that `T` is f32.
-        let out = unsafe { from_raw_parts_mut(out.as_mut_ptr().cast(), out.len()) };
-        it.compute(x.all, weights, out, epilogues)?;
-        Ok(true)
-    }
-
-    /// Computes backward-weights of `x` and the gradient `g` under the same conditions as [`run`](Self::run). Otherwise
-    /// returns `false`.
-    ///
-    /// # Errors
-    /// [`Code::Memory`](ms_ir::Code::Memory) if there is no memory for transformed input tiles and sums.
-    pub fn run_backward_weights<T: Direct>(
-        conv: &Conv,
-        arithmetic: Arithmetic,
-        [x, g]: [Elements<'_, T>; 2],
-        out: &mut [T],
-    ) -> Result<bool> {
-        let (Some(x), Some(g)) = (x.as_f32(), g.as_f32()) else { return Ok(false) };
-        let it = Self::new(conv, arithmetic.isa, false);
-        let Some(it) = it.filter(|it| it.is_profitable_for_weights() && it.allows(arithmetic, x, g)) else {
-            return Ok(false);
-        };
-        // SAFETY: `as_f32` has checked that `T` is f32.
-        let out = unsafe { from_raw_parts_mut(out.as_mut_ptr().cast(), out.len()) };
-        it.compute_backward_weights(x.all, g.all, out)?;
-        Ok(true)
+        let it = it.ok_or("the kernel is not 3x3, with stride 1 and without dilation")?;
+        require(is_faster(&it), || "its transforms would take longer than they save")
     }
 
     /// Whether Winograd is faster than the other algorithms; their backward-data skips products with padding.
@@ -192,9 +159,9 @@ impl Winograd {
         f32::has_vectors(self.isa) && 20 * (products + transforms + work) < 17 * others
     }
 
-    /// Whether Winograd is permitted, and accurate for these elements.
-    fn allows(&self, arithmetic: Arithmetic, a: Elements<'_, f32>, b: Elements<'_, f32>) -> bool {
-        arithmetic.allows_winograd() && a.range(self.isa).allows_winograd(b.range(self.isa))
+    /// Whether Winograd is accurate for these elements.
+    fn allows(&self, [a, b]: [Elements<'_, f32>; 2]) -> bool {
+        a.range(self.isa).allows_winograd(b.range(self.isa))
     }
 
     /// Returns the number of input tiles of a channel plane.
@@ -310,6 +277,62 @@ impl Winograd {
     }
 }
 
+/// A convolution or its backward-data.
+pub struct ByTiles(Winograd);
+
+impl ByTiles {
+    /// Accepts a problem that Winograd may and can compute, if it is faster.
+    pub fn accepts<T: Direct>(problem: &Problem, is_gradient: bool) -> Result<(), Declined> {
+        Winograd::accepts::<T>(problem, is_gradient, Winograd::is_profitable)
+    }
+
+    /// Prepares a problem that was accepted.
+    pub fn new(problem: &Problem, is_gradient: bool) -> Self {
+        Self(Winograd::new(&problem.conv, problem.arithmetic.isa, is_gradient).expect("the problem was accepted"))
+    }
+}
+
+impl<T: Direct> ConvCode<T> for ByTiles {
+    fn run(&self, Call { operands, out, epilogues, .. }: Call<'_, T>) -> Result<bool> {
+        let [x, weights] = operands.map(|it| it.as_f32().expect("only f32 is accepted"));
+        if !self.0.allows([x, weights]) {
+            return Ok(false);
+        }
+        // SAFETY: `as_f32` has checked that `T` is f32.
+        let out = unsafe { from_raw_parts_mut(out.as_mut_ptr().cast(), out.len()) };
+        self.0.compute(x.all, weights, out, epilogues)?;
+        Ok(true)
+    }
+}
+
+/// Backward-weights.
+pub struct WeightsByTiles(Winograd);
+
+impl WeightsByTiles {
+    /// Accepts a problem that Winograd may and can compute, if it is faster.
+    pub fn accepts<T: Direct>(problem: &Problem) -> Result<(), Declined> {
+        Winograd::accepts::<T>(problem, false, Winograd::is_profitable_for_weights)
+    }
+
+    /// Prepares a problem that was accepted.
+    pub fn new(problem: &Problem) -> Self {
+        Self(Winograd::new(&problem.conv, problem.arithmetic.isa, false).expect("the problem was accepted"))
+    }
+}
+
+impl<T: Direct> ConvCode<T> for WeightsByTiles {
+    fn run(&self, Call { operands, out, .. }: Call<'_, T>) -> Result<bool> {
+        let [x, g] = operands.map(|it| it.as_f32().expect("only f32 is accepted"));
+        if !self.0.allows([x, g]) {
+            return Ok(false);
+        }
+        // SAFETY: `as_f32` has checked that `T` is f32.
+        let out = unsafe { from_raw_parts_mut(out.as_mut_ptr().cast(), out.len()) };
+        self.0.compute_backward_weights(x.all, g.all, out)?;
+        Ok(true)
+    }
+}
+
 /// A partition into tasks.
 #[derive(Clone, Copy)]
 enum Partition {
@@ -341,9 +364,8 @@ impl Group<'_> {
     }
 
     /// Allocates the transformed input tiles of some rows: for each component and vector, the vectors of all channels.
-    fn room(&self, tile_rows: &TileRows) -> Result<Array> {
-        // SAFETY: `transform` writes all vectors of input tiles before `multiply` reads them.
-        unsafe { Array::uninit(&[COMPONENTS * self.component(tile_rows)], DType::F32) }
+    fn room(&self, tile_rows: &TileRows) -> Result<Storage> {
+        scratch::uninit::<f32>(COMPONENTS * self.component(tile_rows))
     }
 
     /// Transforms the input tiles of some rows and channels.
@@ -360,7 +382,7 @@ impl Group<'_> {
         // a vector.
         let is_one = self.of.images(tile_rows).count() == 1;
         let step = (vectors + 1) * lanes;
-        let mut several = try_filled(0f32, if is_one { 0 } else { COMPONENTS * step })?;
+        let mut several = Scratch::filled(0f32, if is_one { 0 } else { COMPONENTS * step })?;
         for channel in channels {
             let to = to.wrapping_add(channel * lanes);
             let to = TileLayout { first: to, component: self.component(tile_rows), vector: self.of.channels * lanes };
@@ -404,13 +426,13 @@ impl Group<'_> {
         let width = count * lanes;
         // Sums by component and output channel. The transform reads up to a vector past the last sum.
         let component = panels.len().min(PANELS) * OUTPUTS * width + LANES;
-        // SAFETY: the chains write the sums, and the zeros after them are written, before a transform reads them.
-        let room = unsafe { Array::uninit(&[COMPONENTS * component], DType::F32)? };
+        // The chains write the sums, and the zeros after them are written, before a transform reads them.
+        let room = scratch::uninit::<f32>(COMPONENTS * component)?;
         let sums = room.device_ptr().cast::<f32>();
-        let mut terms = try_room(channels)?;
-        terms.extend((0..channels).map(|channel| channel * lanes));
-        let mut vectors = try_room(count)?;
-        vectors.extend((0..count).map(|it| [it * channels * lanes, it * lanes]));
+        let mut terms = Scratch::filled(0, channels)?;
+        terms.iter_mut().enumerate().for_each(|(channel, to)| *to = channel * lanes);
+        let mut vectors = Scratch::filled([0; 2], count)?;
+        vectors.iter_mut().enumerate().for_each(|(at, to)| *to = [at * channels * lanes, at * lanes]);
         for first in panels.clone().step_by(PANELS) {
             let some = first..panels.end.min(first + PANELS);
             for number in 0..COMPONENTS {

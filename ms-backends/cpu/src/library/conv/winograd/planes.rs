@@ -2,7 +2,7 @@
 
 use super::transforms::{Forward, Halves, TileLayout};
 use super::{Axis, KERNEL, OUTPUT_TILE};
-use ms_ir::data::try_filled;
+use crate::library::scratch::Scratch;
 use ms_ir::error::Result;
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ pub struct Planes {
     columns: Axis,
     forward: Forward,
     /// Rows of elements that input tiles cover; rows outside the plane are padding.
-    under: Vec<f32>,
+    under: Scratch<f32>,
     /// The number of elements of such a row.
     len: usize,
     halves: Halves,
@@ -28,7 +28,7 @@ impl Planes {
         // A row of input tiles, rounded up to whole vectors.
         let len = OUTPUT_TILE * columns.input_tiles().next_multiple_of(lanes) + KERNEL;
         let len = len.max(columns.before + columns.input);
-        let under = try_filled(0f32, OUTPUT_TILE * (max_rows + 1) * len)?;
+        let under = Scratch::filled(0f32, OUTPUT_TILE * (max_rows + 1) * len)?;
         Ok(Self { rows, columns, forward, under, len, halves: Halves::new(max_rows, columns.input_tiles())? })
     }
 

@@ -10,7 +10,7 @@
 
 use super::vector::Vector;
 use super::{KERNEL, OUTPUT_TILE, TAPS};
-use ms_ir::data::try_filled;
+use crate::library::scratch::Scratch;
 use ms_ir::error::Result;
 use std::array::from_fn;
 
@@ -26,7 +26,7 @@ pub const LANES: usize = 16;
 /// Rows of elements that are transformed across. Even and odd rows are apart; each has four components, whose rows of
 /// input tiles follow one another.
 pub struct Halves {
-    room: Vec<f32>,
+    room: Scratch<f32>,
     /// The number of elements of a component.
     len: usize,
     /// The number of input tiles of a row.
@@ -41,7 +41,7 @@ impl Halves {
     pub fn new(rows: usize, input_tiles: usize) -> Result<Self> {
         // The last vector may end after the last input tile.
         let len = (rows + 1) * input_tiles + LANES;
-        Ok(Self { room: try_filled(0.0, 2 * INPUT_TILE * len)?, len, input_tiles })
+        Ok(Self { room: Scratch::filled(0.0, 2 * INPUT_TILE * len)?, len, input_tiles })
     }
 
     /// Returns the index of component `at` of a row of elements.
