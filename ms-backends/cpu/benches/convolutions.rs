@@ -3,6 +3,7 @@
 mod timing;
 
 use ms_cpu::CpuBackend;
+use ms_ir::Precision;
 use ms_ir::data::{Array, Attr, Attrs, DType, Scalar};
 use ms_ops::ops;
 use timing::fastest;
@@ -46,9 +47,15 @@ fn main() {
             Attrs::new(window.into_iter().chain(sizes.map(all)))
         };
         let times = [
-            fastest(&backend, ROUNDS, (&ops::CONV, &attrs(None)), &[&x, &w], &y),
-            fastest(&backend, ROUNDS, (&ops::CONV_INPUT_GRAD, &attrs(Some(side))), &[&y, &w], &x),
-            fastest(&backend, ROUNDS, (&ops::CONV_WEIGHT_GRAD, &attrs(Some(kernel))), &[&x, &y], &w),
+            fastest(&backend, (ROUNDS, Precision::Strict), (&ops::CONV, &attrs(None)), &[&x, &w], &y),
+            fastest(&backend, (ROUNDS, Precision::Strict), (&ops::CONV_INPUT_GRAD, &attrs(Some(side))), &[&y, &w], &x),
+            fastest(
+                &backend,
+                (ROUNDS, Precision::Strict),
+                (&ops::CONV_WEIGHT_GRAD, &attrs(Some(kernel))),
+                &[&x, &y],
+                &w,
+            ),
         ];
         let what = format!("{images}x{channels}x{side}x{side} * {outputs}x{kernel}x{kernel} / {stride}, {groups}");
         println!("{what:40}{:12.1}{:12.1}{:12.1}", times[0], times[1], times[2]);

@@ -3,6 +3,7 @@
 mod timing;
 
 use ms_cpu::CpuBackend;
+use ms_ir::Precision;
 use ms_ir::data::{Array, Attr, Attrs};
 use ms_ops::ops;
 use timing::fastest;
@@ -44,9 +45,9 @@ fn main() {
         let attrs = Attrs::new([kernel, stride, 1, padding, padding].map(|it| Attr::from(&[it, it][..])));
         let (to_x, to_y) = (mixed(x.shape()), mixed(y.shape()));
         let times = [
-            fastest(&backend, ROUNDS, (&ops::MAX_POOL, &attrs), &[&x], &to_y),
-            fastest(&backend, ROUNDS, (&ops::MAX_POOL_GRAD, &attrs), &[&x, &y], &to_x),
-            fastest(&backend, ROUNDS, (&ops::MAX_POOL_TAKE, &attrs), &[&x, &x], &to_y),
+            fastest(&backend, (ROUNDS, Precision::Strict), (&ops::MAX_POOL, &attrs), &[&x], &to_y),
+            fastest(&backend, (ROUNDS, Precision::Strict), (&ops::MAX_POOL_GRAD, &attrs), &[&x, &y], &to_x),
+            fastest(&backend, (ROUNDS, Precision::Strict), (&ops::MAX_POOL_TAKE, &attrs), &[&x, &x], &to_y),
         ];
         let what = format!("{images}x{channels}x{side}x{side}, {kernel}x{kernel} / {stride}, {padding}");
         println!("{what:40}{:12.1}{:12.1}{:12.1}", times[0], times[1], times[2]);

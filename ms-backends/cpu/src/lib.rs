@@ -16,7 +16,7 @@ mod target;
 pub use backend::CpuBackend;
 pub use backend::driver::{CpuContraction, CpuDriver, CpuLibraryStep};
 #[doc(hidden)]
-pub use library::queries;
+pub use library::{queries, without};
 pub use ms_x64::{Isa, KernelCode, threads};
 pub use target::TARGET;
 

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 /// Returns the time of the fastest of `rounds` runs of an op, in microseconds.
 pub fn fastest(
     backend: &CpuBackend,
-    rounds: usize,
+    (rounds, precision): (usize, Precision),
     (def, attrs): (&'static OpDef, &Attrs),
     inputs: &[&Array],
     out: &Array,
 ) -> f64 {
-    let key = StepKey::whole(def, attrs, inputs, Precision::Strict);
+    let key = StepKey::whole(def, attrs, inputs, precision);
     let code = backend.compile_step(&key.build(backend.target())).expect("the backend runs it");
     let run = || {
         let start = Instant::now();

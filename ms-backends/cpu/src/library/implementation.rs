@@ -2,6 +2,7 @@
 
 use ms_ir::error::Result;
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -47,6 +48,24 @@ pub fn queries() -> u64 {
     QUERIES.load(Ordering::Relaxed)
 }
 
+thread_local! {
+    /// The names of implementations that [`without`] skips.
+    static SKIPPED: Cell<&'static [&'static str]> = const { Cell::new(&[]) };
+}
+
+/// Runs `f`, in which this thread prepares no implementation with these names, for benchmarks. The last implementation
+/// of a list is not skipped.
+pub fn without<R>(names: &'static [&'static str], f: impl FnOnce() -> R) -> R {
+    struct Restore(&'static [&'static str]);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            SKIPPED.set(self.0);
+        }
+    }
+    let _restore = Restore(SKIPPED.replace(names));
+    f()
+}
+
 /// Prepares the first implementation that accepts a problem. If it is conditional, also prepares the next one.
 ///
 /// # Errors
@@ -57,8 +76,13 @@ pub fn queries() -> u64 {
 pub fn choose<P, C>(list: &[Implementation<P, C>], problem: &P) -> Result<(Vec<C>, Choice)> {
     QUERIES.fetch_add(1, Ordering::Relaxed);
     let (mut codes, mut choice) = (Vec::new(), Choice { prepared: Vec::new(), declined: Vec::new() });
-    for it in list {
-        match (it.accepts)(problem) {
+    let skipped = |it: &Implementation<P, C>| SKIPPED.get().contains(&it.name);
+    for (at, it) in list.iter().enumerate() {
+        let accepts = match skipped(it) && at + 1 < list.len() {
+            true => Err("it is skipped".into()),
+            false => (it.accepts)(problem),
+        };
+        match accepts {
             Err(reason) => choice.declined.push((it.name, reason)),
             Ok(()) => {
                 codes.push((it.prepare)(problem)?);
@@ -119,5 +143,7 @@ mod tests {
             assert_eq!((&codes[..], choice.to_string().as_str()), (want, text));
             assert!(queries() > before);
         }
+        let (_, choice) = without(&["even", "any"], || choose(&list[..3], &4)).expect("they are prepared");
+        assert_eq!(choice.to_string(), "any (not large: 4 is at most 9; even: it is skipped)");
     }
 }

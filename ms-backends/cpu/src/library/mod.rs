@@ -21,7 +21,7 @@ mod update;
 
 pub use eager::EagerOp;
 use epilogues::Epilogues;
-pub use implementation::queries;
+pub use implementation::{queries, without};
 use ms_compile::exec::{ArrayLayout, StepOperand, count_reference};
 use ms_ir::data::{Array, Attrs, Element, HostArray, Op};
 use ms_ir::error::{Code, Error, Result};
