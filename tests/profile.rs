@@ -125,7 +125,7 @@ fn the_roof() {
 
 #[jit]
 fn convolved(x: &Tensor, w: &Tensor) -> Tensor {
-    ops::conv2d(x, w, None, &ops::ConvOptions::default())
+    ops::conv2d(x, w, None, &ops::ConvOptions::new(2))
 }
 
 /// A record names the implementation of its op, and why earlier ones of the list declined.
