@@ -364,8 +364,7 @@ fn on(way @ [device, isa, threads]: Way<'_>) -> Option<String> {
 pub fn compare(ways: &[Way<'_>]) {
     let host = ["cpu", "interp", "2"];
     let all: Vec<_> = std::thread::scope(|scope| {
-        let apart: Vec<_> =
-            [host].iter().chain(ways).map(|&way| scope.spawn(move || Some((way, on(way)?)))).collect();
+        let apart: Vec<_> = [host].iter().chain(ways).map(|&way| scope.spawn(move || Some((way, on(way)?)))).collect();
         apart.into_iter().filter_map(|it| it.join().expect("the process ends well")).collect()
     });
     let want = &all[0].1;
