@@ -77,7 +77,7 @@ fn new_tensors_are_on_the_device_of_the_settings() {
         let none = Context { device_target: target.parse().expect("a name"), ..ms::context() };
         let error = catch(|| ms::with_context(none, || ())).expect_err("no such device");
         assert_eq!(error.code(), Code::DeviceUnavailable);
-        assert!(error.to_string().contains("backends for cpu, sim"), "{error}");
+        assert!(error.to_string().contains("backends for cpu, heap, sim, simops"), "{error}");
     }
 }
 

@@ -332,13 +332,13 @@ unsafe impl Memory for SimMemory {
     unsafe fn copy_to_pinned(&self, stream: Stream, from: *const u8, to: *mut u8, bytes: usize) -> Result<()> {
         self.simulation.call()?;
         self.simulation.copied_to_host();
-        // SAFETY: by the contract of `Memory::copy_to_pinned`, the target is pinned memory. Nothing accesses it before the
-        // copy, so that what is read before it is not what was copied.
+        // SAFETY: by the contract of `Memory::copy_to_pinned`, the target is pinned memory. Nothing accesses it before
+        // the copy, so that what is read before it is not what was copied.
         unsafe { to.write_bytes(UNWRITTEN, bytes) };
         let (from, to) = (self.bytes_at(from), Bytes(to));
         self.transfer(stream, move || {
-            // SAFETY: by the contract of `Memory::copy_to_pinned`, the source is inside a block, and nothing accesses the
-            // target before this runs.
+            // SAFETY: by the contract of `Memory::copy_to_pinned`, the source is inside a block, and nothing accesses
+            // the target before this runs.
             unsafe { to.get().copy_from_nonoverlapping(from.get(), bytes) };
         });
         Ok(())

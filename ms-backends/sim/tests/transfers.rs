@@ -31,7 +31,8 @@ fn bytes(array: &Array) -> Vec<u8> {
     array.on_host().expect("nothing fails").to_bytes()
 }
 
-/// A copy to a device of the same kind moves no byte to the host and waits for nothing. Any other goes through the host.
+/// A copy to a device of the same kind moves no byte to the host and waits for nothing. Any other goes through the
+/// host.
 #[test]
 fn copies_between_devices() {
     /// Copies a view, and checks the number of copies between the devices.
@@ -81,8 +82,8 @@ fn copies_between_devices_are_in_stream_order() {
         let target = to.allocate(b, 1).expect("there is memory");
         from.wait(from.fence(a)).expect("nothing fails");
         let mut read = [MaybeUninit::new(0)];
-        // SAFETY: both blocks have one byte and are freed once. A device runs one item of work at a time, so accesses that
-        // nothing orders do not overlap.
+        // SAFETY: both blocks have one byte and are freed once. A device runs one item of work at a time, so accesses
+        // that nothing orders do not overlap.
         unsafe {
             from.fill(writer, source.as_ptr(), 1, 7).expect("a fill");
             let peer = PeerAddress { memory: from, stream: a, address: source.as_ptr() };
@@ -129,8 +130,8 @@ fn failures_reach_other_devices() {
     }
 }
 
-/// Transfers of any size are exact, and the device has at most one ring of pinned memory. Its bytes are read late, so that
-/// a slot that is reused too early shows under some schedule.
+/// Transfers of any size are exact, and the device has at most one ring of pinned memory. Its bytes are read late, so
+/// that a slot that is reused too early shows under some schedule.
 #[test]
 fn transfers_go_through_a_bounded_ring() {
     let _alone = alone();
@@ -171,7 +172,7 @@ fn transfers_wait_when_the_ring_is_full() {
     let simulation = simulation(3);
     let part = Array::zeros(&[StagingRing::BYTES / 16], ms_core::DType::U8);
     let space = MemorySpace::Device(memory(device));
-    // The ring begins anew.
+    // The ring begins again.
     drop(part.to_space(space).expect("there is memory"));
     ms_core::synchronize().expect("nothing fails");
     let before = simulation.counts();

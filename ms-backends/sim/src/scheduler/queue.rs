@@ -72,7 +72,7 @@ pub enum Work {
     },
 }
 
-/// The queue of a device, for the work of another one.
+/// The queue of a device, for the work of another device.
 #[derive(Clone)]
 pub struct Peer {
     /// The queue.
@@ -413,8 +413,8 @@ impl Queue {
                 let (own, peer, fence, depends) = (own.clone(), peer.clone(), *fence, *depends);
                 drop(state);
                 if !peer.queue.has_ended(fence) {
-                    // A thread that runs the work of one device does not wait for the work of another, which may await
-                    // the former.
+                    // A thread that holds this lock does not wait for the work of another device, which may await
+                    // work of this one.
                     drop(running);
                     peer.queue.finish(fence, &peer.simulation);
                     running = self.running();

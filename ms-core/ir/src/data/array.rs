@@ -212,8 +212,8 @@ impl Array {
         end - first <= 2 * self.numel()
     }
 
-    /// Returns the array in this memory, copied unless it is there. The copy to another device of the same kind does not
-    /// go through the host, except for views of few elements of their memory.
+    /// Returns the array in this memory, copied unless it is there. The copy to another device of the same kind does
+    /// not go through the host, except for views of few elements of their memory.
     ///
     /// # Errors
     /// [`Code::Memory`] when there is no memory for the copy; the errors of both devices, and of the work that precedes

@@ -10,9 +10,9 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// A ring of pinned host memory, through which all transfers between the host and a device go.
 ///
-/// A transfer is cut into parts of at most [`PART_BYTES`](Self::PART_BYTES), each of which takes a slot of its size. Slots
-/// lie one after another in a block that the first transfer [allocates](Memory::allocate_pinned). The memory of a slot is
-/// reused when the work that accesses it has ended. If the ring is full, a transfer waits for the first slot.
+/// A transfer is cut into parts of at most [`PART_BYTES`](Self::PART_BYTES), each of which takes a slot of its size.
+/// Slots lie one after another in a block that the first transfer [allocates](Memory::allocate_pinned). The memory of a
+/// slot is reused when the work that accesses it has ended. If the ring is full, a transfer waits for the first slot.
 #[derive(Default)]
 pub struct StagingRing {
     state: Mutex<State>,
@@ -166,8 +166,8 @@ impl dyn Memory {
         for (at, part) in from.chunks(StagingRing::PART_BYTES).enumerate() {
             let mut slot = self.staging().slot(self, part.len(), true)?.expect("the call waits for it");
             let to = to.wrapping_add(at * StagingRing::PART_BYTES);
-            // SAFETY: the slot has room for the part, and nothing else uses it before it is dropped, or before the fence.
-            // The part of the target satisfies the conditions by this method's contract.
+            // SAFETY: the slot has room for the part, and nothing else uses it before it is dropped, or before the
+            // fence. The part of the target satisfies the conditions by this method's contract.
             unsafe {
                 slot.memory.copy_from_nonoverlapping(part.as_ptr(), part.len());
                 self.copy_from_pinned(stream, slot.memory, to, part.len())?;
