@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[path = "../common/gpt.rs"]
 mod gpt;
 
+mod conditions;
 mod elsewhere;
 mod failures;
 mod memory;

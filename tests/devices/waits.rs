@@ -59,6 +59,16 @@ fn slope_of_repeats(x: &Tensor) -> Tensor {
 }
 
 #[jit]
+fn prints_in_a_loop(x: &Tensor) -> Tensor {
+    let mut y = x.clone();
+    while y.sum(()) < 10.0 {
+        ms::print!("{}", y);
+        y = &y * 2.0;
+    }
+    y
+}
+
+#[jit]
 fn prints(x: &Tensor) -> Tensor {
     ms::print!("{}", x);
     x * 2.0
@@ -74,20 +84,21 @@ fn waits_are_known_and_counted() {
         let x = tensor![1., 2.];
         let simulation = SimBackend::simulation(device.id()).expect("it exists");
         let none = Waits::default();
-        type Case = (&'static str, fn(&Tensor) -> Tensor, Waits, u64);
-        let cases: [Case; 6] = [
-            ("straight", |x| straight(x), none, 0),
-            ("over_a_range", |x| over_a_range(x), none, 0),
-            ("branches", |x| branches(x), Waits { conditions: 1, ..none }, 1),
+        type Case = (&'static str, fn(&Tensor) -> Tensor, Waits, [u64; 2]);
+        let cases: [Case; 7] = [
+            ("straight", |x| straight(x), none, [0, 0]),
+            ("over_a_range", |x| over_a_range(x), none, [0, 0]),
+            ("branches", |x| branches(x), none, [0, 0]),
+            ("repeats", |x| repeats(x), none, [0, 0]),
             // The loop runs two iterations: 3, 6, 12.
-            ("repeats", |x| repeats(x), Waits { conditions: 1, ..none }, 3),
+            ("prints_in_a_loop", |x| prints_in_a_loop(x), Waits { conditions: 1, host_steps: 1, ..none }, [5, 2]),
             // The run also waits for the number of iterations, and for the number in the stack.
-            ("slope_of_repeats", |x| slope_of_repeats(x), Waits { conditions: 1, stacks: 2, ..none }, 4),
-            ("prints", |x| prints(x), Waits { host_steps: 1, ..none }, 1),
+            ("slope_of_repeats", |x| slope_of_repeats(x), Waits { conditions: 1, stacks: 2, ..none }, [4, 0]),
+            ("prints", |x| prints(x), Waits { host_steps: 1, ..none }, [1, 1]),
         ];
-        for (name, run, want, waits) in cases {
+        for (name, run, want, [waits, prints]) in cases {
             let (_, printed) = ops::capture_prints(|| drop(run(&x)));
-            assert_eq!(printed.len(), want.host_steps, "{name}");
+            assert_eq!(printed.len() as u64, prints, "{name}");
             let report = ms::compile_report().into_iter().rev().find(|it| it.name == name).expect("it was compiled");
             let plan = report.stages.iter().find_map(|it| it.plan).expect("a plan");
             assert_eq!(plan.waits, want, "{name}");

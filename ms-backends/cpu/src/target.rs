@@ -42,6 +42,7 @@ pub static TARGET: Target = Target {
     epilogues: EPILOGUES,
     // A vector of iterations takes as long as the latency of its instructions.
     repeats: Some(RepeatLimits { elements: 32, carries: 16, nodes: 64 }),
+    conditions: false,
     composites: LEGAL_COMPOSITES,
     library: None,
     products: None,

@@ -6,7 +6,7 @@ use crate::memory::{Copied, SimMemory};
 use crate::reference::{ReferenceContraction, ReferenceDriver, ReferenceStep};
 use crate::scheduler::Random;
 use crate::submission::{CallWords, HostSteps, IssuedStep, Step, Steps, with_call};
-use ms_compile::exec::{Check, Driver, EpilogueCode, KernelView, LibraryCall, Prepared, StepCall};
+use ms_compile::exec::{Check, Driver, EpilogueCode, KernelView, LibraryCall, LoopCondition, Prepared, StepCall};
 use ms_ir::Contraction;
 use ms_ir::data::{Array, MemorySpace, Storage, Stream, StreamKind, Streams, with_stream};
 use ms_ir::error::Result;
@@ -70,6 +70,8 @@ impl Commands {
             Step::Contraction { call, .. } => words[call.results.clone()].iter().any(|&it| self.is_overwritten(it)),
             Step::Copy { to, .. } | Step::SetNumber { to, .. } => self.is_overwritten(words[*to]),
             Step::Library { .. } | Step::Check { .. } => true,
+            // The steps of the bodies are guarded.
+            Step::Branch { .. } | Step::Repeat { .. } => false,
         }
     }
 }
@@ -159,6 +161,11 @@ impl SimDriver {
         self.memory.real(address as usize) as u64
     }
 
+    /// Returns steps with host addresses.
+    fn prepared(&self, steps: Steps) -> HostSteps {
+        HostSteps::new(steps, |it| self.real(it))
+    }
+
     /// Returns steps with host addresses: those that were captured before, if they are the same.
     fn captured(&self, stream: Stream, steps: Steps) -> Arc<HostSteps> {
         let known = self.captures.as_ref().and_then(|it| it.find(stream, &steps));
@@ -166,7 +173,7 @@ impl SimDriver {
             self.memory.simulation.replayed();
             return known;
         }
-        let made = Arc::new(HostSteps::new(steps, |it| self.real(it)));
+        let made = Arc::new(self.prepared(steps));
         if let Some(captures) = &self.captures {
             captures.add(stream, made.clone());
         }
@@ -181,6 +188,7 @@ unsafe impl Driver for SimDriver {
     type LibraryStep = ReferenceStep;
     type Commands = Commands;
     const QUEUED: bool = true;
+    const CONDITIONS: bool = true;
 
     fn space(&self) -> MemorySpace {
         MemorySpace::Device(self.memory)
@@ -257,6 +265,22 @@ unsafe impl Driver for SimDriver {
     unsafe fn set_number(&self, commands: &mut Commands, to: u64, number: u64) -> Result<()> {
         let to = commands.steps.add_address(to);
         self.issue(commands, Step::SetNumber { to, number })
+    }
+
+    fn body(&self, commands: &Commands) -> Commands {
+        Commands { overwritten: commands.overwritten.clone(), ..Commands::default() }
+    }
+
+    unsafe fn branch(&self, commands: &mut Commands, condition: u64, bodies: [Commands; 2]) -> Result<()> {
+        let condition = commands.steps.add_address(condition);
+        let bodies = Box::new(bodies.map(|it| self.prepared(it.steps)));
+        self.issue(commands, Step::Branch { condition, bodies })
+    }
+
+    unsafe fn repeat(&self, commands: &mut Commands, condition: LoopCondition, body: Commands) -> Result<()> {
+        let [first, next] = [condition.first, condition.next].map(|it| commands.steps.add_address(it));
+        let body = Box::new(self.prepared(body.steps));
+        self.issue(commands, Step::Repeat { first, next, body })
     }
 
     unsafe fn condition(&self, commands: &mut Commands, at: u64) -> Result<bool> {

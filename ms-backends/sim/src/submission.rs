@@ -12,12 +12,43 @@ use std::sync::Arc;
 
 /// A step. Its addresses are words of the submission.
 pub enum Step {
-    Launch { kernel: Arc<SimKernel>, block: Range<usize> },
-    Contraction { code: Arc<ReferenceContraction>, call: CallWords },
-    Library { code: Arc<ReferenceStep>, call: CallWords },
-    Check { check: Arc<Check>, record: usize, views: Range<usize> },
-    Copy { from: usize, to: usize, bytes: usize },
-    SetNumber { to: usize, number: u64 },
+    Launch {
+        kernel: Arc<SimKernel>,
+        block: Range<usize>,
+    },
+    Contraction {
+        code: Arc<ReferenceContraction>,
+        call: CallWords,
+    },
+    Library {
+        code: Arc<ReferenceStep>,
+        call: CallWords,
+    },
+    Check {
+        check: Arc<Check>,
+        record: usize,
+        views: Range<usize>,
+    },
+    Copy {
+        from: usize,
+        to: usize,
+        bytes: usize,
+    },
+    SetNumber {
+        to: usize,
+        number: u64,
+    },
+    /// Runs one of two bodies: of a true and of a false condition.
+    Branch {
+        condition: usize,
+        bodies: Box<[HostSteps; 2]>,
+    },
+    /// Runs a body as long as a condition holds: the first one, and then the next one.
+    Repeat {
+        first: usize,
+        next: usize,
+        body: Box<HostSteps>,
+    },
 }
 
 /// The words of a call that have the addresses of operands and results.
@@ -49,6 +80,10 @@ impl Step {
             (Self::Check { check, .. }, Self::Check { check: of_other, .. }) => Arc::ptr_eq(check, of_other),
             (Self::Copy { bytes, .. }, Self::Copy { bytes: others, .. }) => bytes == others,
             (Self::SetNumber { number, .. }, Self::SetNumber { number: others, .. }) => number == others,
+            (Self::Branch { bodies, .. }, Self::Branch { bodies: others, .. }) => {
+                bodies.iter().zip(&**others).all(|(body, other)| body.are_like(&other.issued))
+            }
+            (Self::Repeat { body, .. }, Self::Repeat { body: other, .. }) => body.are_like(&other.issued),
             _ => false,
         }
     }
@@ -132,20 +167,23 @@ impl HostSteps {
                 continue;
             }
             // SAFETY: the conditions of the step hold by this function's contract.
-            let ran = unsafe { self.run_step(step) };
+            let ran = unsafe { self.run_step(step, is_behind, random) };
             done = done.and(ran);
         }
         done
     }
 
-    /// Runs a step.
+    /// Runs a step. Behind a failure, conditions are not specified: either body of a branch runs, and the body of a loop
+    /// runs once.
     ///
     /// # Safety
     /// The conditions of the call that issued the step hold, for the bytes behind its addresses.
-    unsafe fn run_step(&self, step: &Step) -> Result<()> {
+    unsafe fn run_step(&self, step: &Step, is_behind: bool, random: &mut Random) -> Result<()> {
         let words = &self.words;
-        // SAFETY: the conditions of each step hold by this function's contract.
+        // SAFETY: the conditions of each step hold by this function's contract. Earlier steps write the conditions of
+        // branches and loops.
         unsafe {
+            let holds = |at: usize| ReferenceDriver.condition(&mut (), words[at]);
             match step {
                 Step::Launch { kernel, block } => {
                     kernel.code.call(&words[block.clone()]);
@@ -160,6 +198,20 @@ impl HostSteps {
                 }
                 Step::Copy { from, to, bytes } => ReferenceDriver.copy(&mut (), words[*from], words[*to], *bytes),
                 Step::SetNumber { to, number } => ReferenceDriver.set_number(&mut (), words[*to], *number),
+                Step::Branch { condition, bodies } => {
+                    let [yes, no] = &**bodies;
+                    let is_taken = if is_behind { random.flip() } else { holds(*condition)? };
+                    if is_taken { yes } else { no }.run(is_behind, random)
+                }
+                Step::Repeat { body, .. } if is_behind => body.run(true, random),
+                Step::Repeat { first, next, body } => {
+                    let mut at = *first;
+                    while holds(at)? {
+                        body.run(false, random)?;
+                        at = *next;
+                    }
+                    Ok(())
+                }
             }
         }
     }

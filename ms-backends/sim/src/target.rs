@@ -21,6 +21,7 @@ pub static KERNELS: Target = Target {
     // Contractions are compiled apart from kernels.
     epilogues: &[],
     repeats: None,
+    conditions: true,
     library: None,
     products: None,
     composites: &[],
@@ -42,4 +43,4 @@ pub static KERNELS: Target = Target {
 };
 
 /// A device that runs ops only, as engines do that compile whole graphs of ops.
-pub static OPS: LazyLock<Target> = LazyLock::new(|| Target { kernels: false, ..Target::unbounded() });
+pub static OPS: LazyLock<Target> = LazyLock::new(|| Target { kernels: false, conditions: true, ..Target::unbounded() });

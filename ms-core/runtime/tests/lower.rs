@@ -41,6 +41,7 @@ static TARGET: Target = Target {
     kernels: true,
     epilogues: EPILOGUES,
     repeats: Some(RepeatLimits { elements: 32, carries: 16, nodes: 64 }),
+    conditions: false,
     composites: &[],
     library: None,
     products: None,

@@ -59,6 +59,11 @@ pub unsafe trait Driver: Send + Sync {
     /// driver has device memory, which is freed in stream order.
     const QUEUED: bool;
 
+    /// Whether [`branch`](Driver::branch) and [`repeat`](Driver::repeat) are implemented, which take *bodies*: command
+    /// lists that run as often as conditions in device memory say. They are issued to if the
+    /// [target](crate::target::Target::conditions) has conditions. A profiled run reads all conditions instead.
+    const CONDITIONS: bool = false;
+
     /// Returns a kernel and its machine code for profiles; `None` if they are not known.
     fn view<'k>(&self, kernel: &'k Self::Kernel) -> Option<KernelView<'k>> {
         let _ = kernel;
@@ -245,6 +250,49 @@ pub unsafe trait Driver: Send + Sync {
     /// The errors of the device.
     unsafe fn set_number(&self, commands: &mut Self::Commands, to: u64, number: u64) -> Result<()>;
 
+    /// Begins the commands of a body in the run of `commands`. The steps of the body are then issued to them, including
+    /// other branches and loops. Nothing is submitted meanwhile, and no value is read.
+    #[inline]
+    fn body(&self, commands: &Self::Commands) -> Self::Commands {
+        let _ = commands;
+        Self::Commands::default()
+    }
+
+    /// Issues a branch to one of two bodies, of a true and of a false condition. The device reads the condition, a
+    /// bool, when the branch runs.
+    ///
+    /// # Safety
+    /// `condition` is the address of a bool that earlier steps initialise, and nothing else writes it when the branch
+    /// runs. The contracts of the steps of a body hold if it runs.
+    ///
+    /// # Errors
+    /// The errors of the device; [`Code::Backend`] unless the driver decides [conditions](Driver::CONDITIONS).
+    unsafe fn branch(&self, commands: &mut Self::Commands, condition: u64, bodies: [Self::Commands; 2]) -> Result<()> {
+        let _ = (commands, condition, bodies);
+        Err(no_conditions())
+    }
+
+    /// Issues a loop over a body, which runs again with the same addresses as long as a condition in device memory
+    /// holds. The number of iterations is not bounded. If the error word of the stream is set, the loop ends after the
+    /// iteration, since the condition is not specified then.
+    ///
+    /// # Safety
+    /// The addresses of the condition are valid, and nothing but the body and the loop accesses them when the loop
+    /// runs. Earlier steps initialise the first condition, and the body the next one. The contracts of the steps of the
+    /// body hold in each iteration.
+    ///
+    /// # Errors
+    /// See [`Driver::branch`].
+    unsafe fn repeat(
+        &self,
+        commands: &mut Self::Commands,
+        condition: LoopCondition,
+        body: Self::Commands,
+    ) -> Result<()> {
+        let _ = (commands, condition, body);
+        Err(no_conditions())
+    }
+
     /// Reads a bool after all issued steps.
     ///
     /// # Safety
@@ -285,6 +333,20 @@ pub unsafe trait Driver: Send + Sync {
     /// # Errors
     /// The errors of the device; then none of the steps runs.
     fn submit(&self, commands: &mut Self::Commands) -> Result<()>;
+}
+
+#[cold]
+fn no_conditions() -> Error {
+    Error::new(Code::Backend, "the device decides no conditions")
+}
+
+/// The device memory of a loop's condition.
+#[derive(Clone, Copy, Debug)]
+pub struct LoopCondition {
+    /// The address of the condition of the first iteration, a bool.
+    pub first: u64,
+    /// The address of the condition of each later iteration, a bool that the body writes.
+    pub next: u64,
 }
 
 /// The code of a step, and the bytes of device memory that a call needs beside its operands and results.

@@ -11,7 +11,7 @@ mod watch;
 mod work;
 
 pub use backend::{Backend, BackendEntry, Donation, Executable, backend, host_backend, unavailable};
-pub use driver::{ArrayLayout, Check, Driver, EpilogueCode, LibraryCall, Prepared, StepCall, refusal};
+pub use driver::{ArrayLayout, Check, Driver, EpilogueCode, LibraryCall, LoopCondition, Prepared, StepCall, refusal};
 pub use ms_ir::{KernelLaunch, KernelView, StepCode, StepOperand, TileArguments};
 pub use program::{
     Artifact, CompileOptions, Family, Interface, MachineCode, PlanProgram, PlanReport, Program, StoredProgram,

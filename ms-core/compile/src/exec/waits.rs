@@ -36,10 +36,10 @@ impl Waits {
         let mut waits = Self::default();
         for step in plan.routines.iter().flat_map(|it| &it.steps) {
             match step {
-                PlanStep::Branch { .. } => waits.conditions += 1,
+                PlanStep::Branch { on_device, .. } => waits.conditions += usize::from(!on_device),
                 PlanStep::Loop(it) => match it.repeat {
                     Repeat::While { .. } => {
-                        waits.conditions += 1;
+                        waits.conditions += usize::from(!it.on_device);
                         waits.stacks += usize::from(!it.series.is_empty());
                     }
                     Repeat::Counted { .. } => waits.stacks += 1,

@@ -8,6 +8,7 @@ use crate::lower::fusion::repeat::Repeated;
 use crate::lower::fusion::slices;
 use crate::lower::fusion::structure::{KnownKernels, Outlines, Structure};
 use crate::lower::plan::assemble::assemble;
+use crate::lower::plan::conditions::decide_on_device;
 use crate::lower::plan::draft::Draft;
 use crate::lower::plan::horizontal;
 use crate::lower::plan::locations::Numbers;
@@ -73,6 +74,9 @@ pub fn lower_traced(
                 *node = numbers.number(line);
             }
         }
+    }
+    if target.conditions {
+        decide_on_device(&mut plan);
     }
     Ok((plan, names))
 }

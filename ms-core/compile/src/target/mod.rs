@@ -45,6 +45,9 @@ pub struct Target {
     pub epilogues: &'static [EpilogueSupport],
     /// The limits of `while` loops that it runs as kernels; `None` if it runs none.
     pub repeats: Option<RepeatLimits>,
+    /// Whether it decides the conditions of branches and `while` loops itself. Otherwise the host waits for them. See
+    /// [`Driver::branch`](crate::exec::Driver::branch).
+    pub conditions: bool,
     /// Composites that are legal on the target. Others are expanded to the ops of their bodies.
     pub composites: &'static [OpSupport],
     /// The library ops that it implements; `None` if it implements all. Slices that are not copied by a library op are
@@ -136,6 +139,7 @@ impl Target {
             },
             epilogues: &[],
             repeats: None,
+            conditions: false,
             composites: &[],
             library: None,
             products: None,

@@ -11,7 +11,8 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 /// Arrays of two elements are small, so that they are computed as early as possible.
-static TARGET: LazyLock<Target> = LazyLock::new(|| Target { small_elements: 2, ..Target::unbounded() });
+static TARGET: LazyLock<Target> =
+    LazyLock::new(|| Target { small_elements: 2, conditions: true, ..Target::unbounded() });
 
 fn parsed(text: &str) -> Graph {
     parse(text, &|name| by_name(name).map(|it| it.op())).unwrap_or_else(|error| panic!("{error}\n{text}"))

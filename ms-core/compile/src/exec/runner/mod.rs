@@ -383,6 +383,7 @@ impl<D: Driver + 'static> PlanExecutable<D> {
             stacks,
             read: ReadInputs::default(),
             observer: Observer::of_thread(),
+            is_body: false,
         };
         let done = issue(&mut run).and_then(|done| self.driver.submit(&mut run.commands).map(|()| done));
         if D::QUEUED {

@@ -67,7 +67,7 @@ pub(super) enum Step<D: Driver> {
     /// A call of a routine.
     Call { routine: usize, block: usize },
     /// A branch: a call of one of two routines.
-    Branch { condition: usize, routines: [usize; 2], block: usize },
+    Branch { condition: usize, routines: [usize; 2], block: usize, on_device: bool },
     /// A loop: successive calls of a routine.
     Loop(Box<Repeated>),
 }
@@ -81,7 +81,8 @@ impl<D: Driver> Step<D> {
             Self::Contraction { .. } | Self::Check { .. } => false,
             Self::Library { step, .. } => definition(step.op).effects.act_on_host(),
             Self::Call { routine, .. } => submitting[*routine],
-            Self::Branch { .. } | Self::Loop(_) => true,
+            Self::Branch { on_device, .. } => !on_device,
+            Self::Loop(it) => !it.on_device(),
         }
     }
 
@@ -160,6 +161,15 @@ pub(super) struct Repeated {
     pub is_fixed: bool,
     /// The words that change from one iteration to the next.
     pub varying: Vec<Patch>,
+    /// The word with the address of memory for a value of a cycle, if the device decides the condition.
+    pub scratch: Option<usize>,
+}
+
+impl Repeated {
+    /// Returns whether the device decides the condition.
+    pub fn on_device(&self) -> bool {
+        matches!(self.trips, TripCount::While { on_device: true, .. })
+    }
 }
 
 /// Carries that are permuted cyclically: each takes the value of the previous one.
@@ -189,9 +199,16 @@ pub(super) struct Series {
 }
 
 pub(super) enum TripCount {
-    /// Iterates until a condition is false. Contains the words with the addresses of the first and the next condition,
-    /// and of the number of iterations.
-    While { first: usize, next: usize, count: Option<usize> },
+    /// Iterates until a condition is false.
+    While {
+        /// The words with the addresses of the first and the next condition.
+        first: usize,
+        next: usize,
+        /// The word with the address of the number of iterations.
+        count: Option<usize>,
+        /// Whether the device decides the condition.
+        on_device: bool,
+    },
     /// Iterates a constant number of times over arrays.
     Fixed { count: usize, reverse: bool },
     /// Iterates a computed number of times over stacks. `count` is the word with the address of the number.

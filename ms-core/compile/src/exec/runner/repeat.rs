@@ -4,10 +4,13 @@
 //! than the chain has carries. A computed carry is written to one of them, and each further carry of the chain takes
 //! the address of the previous one. A carry that is updated in place has a single buffer. Only the last values are
 //! copied to the loop's results, unless they are there already.
+//!
+//! If the device decides the condition, the iteration is issued once, and its addresses stay the same. The carries are
+//! in the memory of the results, and the iteration ends with copies to the next carries.
 
-use super::program::{Chain, Repeated, TripCount};
+use super::program::{Chain, Cycle, Repeated, TripCount};
 use super::run::Run;
-use crate::exec::Driver;
+use crate::exec::{Driver, LoopCondition};
 use ms_ir::error::{Code, Error, Missing, Result};
 use smallvec::SmallVec;
 
@@ -20,13 +23,19 @@ impl Repeated {
         for (i, carry) in self.carries.iter().enumerate() {
             run.words[self.block + i] = run.words[carry.initial];
         }
+        if let TripCount::While { first, next, on_device, .. } = self.trips
+            && run.decides(on_device)
+        {
+            // SAFETY: the addresses of the containing routine's buffers are valid by this method's contract.
+            return unsafe { self.run_on_device(run, first, next) };
+        }
         let routine = &run.program.routines[self.body];
         run.patch(&routine.patches, self.block);
         // SAFETY: the addresses that the loop's words contain are in buffers of the containing routine, which are valid
         // by this method's contract.
         unsafe {
             match self.trips {
-                TripCount::While { first, next, count } => self.run_while(run, first, next, count)?,
+                TripCount::While { first, next, count, .. } => self.run_while(run, first, next, count)?,
                 TripCount::Fixed { count, reverse } => self.run_times(run, count, reverse)?,
                 TripCount::Counted { count, reverse } => self.run_counted(run, count, reverse)?,
             }
@@ -58,7 +67,9 @@ impl Repeated {
         if routine.closes_stacks {
             run.close_stacks(mark);
         }
-        run.driver.iterated(&mut run.commands)?;
+        if !(D::CONDITIONS && run.is_body) {
+            run.driver.iterated(&mut run.commands)?;
+        }
         if fixed {
             return Ok(());
         }
@@ -105,6 +116,74 @@ impl Repeated {
             }
         }
         self.write_numbers(run, &stacks)
+    }
+
+    /// Issues a loop whose condition the device decides. The block has the addresses of the initial values of carries.
+    ///
+    /// # Safety
+    /// See [`Repeated::run`].
+    unsafe fn run_on_device<D: Driver>(&self, run: &mut Run<'_, '_, D>, first: usize, next: usize) -> Result<()> {
+        let routine = &run.program.routines[self.body];
+        // A carry that keeps its value is read where it is.
+        let kept = |cycle: &&Cycle| cycle.len() == 1;
+        let moved = self.chains.iter().map(|it| &it.carries).chain(self.cycles.iter().filter(|it| !kept(it)));
+        for &carry in moved.flatten() {
+            let (from, to) = (run.words[self.block + carry], run.words[self.carries[carry].result]);
+            if from != to {
+                // SAFETY: both are buffers of the carry with its number of bytes. A result has the memory of at most
+                // one initial value, of the same carry.
+                unsafe { run.copy(from, to, routine.bytes[carry])? };
+            }
+            run.words[self.block + carry] = to;
+        }
+        for (i, chain) in self.chains.iter().enumerate() {
+            run.words[self.block + self.outputs + i] = run.words[chain.ring[chain.ring.len() - 1]];
+        }
+        run.patch(&routine.patches, self.block);
+        let body = run.body(|run| {
+            // SAFETY: the block has the addresses of the loop's buffers, and the words are patched from it.
+            unsafe { run.steps(routine)? };
+            self.chains.iter().enumerate().try_for_each(|(i, chain)| {
+                let from = run.words[self.block + self.outputs + i];
+                // SAFETY: the iteration wrote the value to the spare buffer of the chain, or to the only one.
+                unsafe { self.shift(run, from, &chain.carries) }
+            })?;
+            self.cycles.iter().filter(|it| !kept(it)).try_for_each(|cycle| {
+                let last = cycle[cycle.len() - 1];
+                let scratch = run.words[self.scratch.expect("the loader adds memory for cycles")];
+                let from = run.words[self.block + last];
+                // SAFETY: no step uses the workspace between others, and the carries have equal sizes.
+                unsafe {
+                    run.copy(from, scratch, routine.bytes[last])?;
+                    self.shift(run, scratch, cycle)
+                }
+            })
+        })?;
+        let condition = LoopCondition { first: run.words[first], next: run.words[next] };
+        // SAFETY: the words have the addresses of bools in buffers of the loop's routine. Earlier steps wrote the first
+        // condition, and the body writes the next one.
+        unsafe { run.driver.repeat(&mut run.commands, condition, body)? };
+        for &[carry] in self.cycles.iter().filter(kept).filter_map(|it| it.first_chunk()) {
+            let (from, to) = (run.words[self.block + carry], run.words[self.carries[carry].result]);
+            // SAFETY: they are the initial value and the result of the carry, which the loop did not write.
+            unsafe { run.copy(from, to, routine.bytes[carry])? };
+        }
+        Ok(())
+    }
+
+    /// Copies the value of each carry but the last to the next one, and the value at `from` to the first.
+    ///
+    /// # Safety
+    /// The block has the addresses of the carries, whose buffers are distinct and have the size of the value.
+    unsafe fn shift<D: Driver>(&self, run: &mut Run<'_, '_, D>, from: u64, carries: &[usize]) -> Result<()> {
+        let bytes = run.program.routines[self.body].bytes[carries[0]];
+        let places: SmallVec<[u64; 4]> =
+            std::iter::once(from).chain(carries.iter().map(|it| run.words[self.block + it])).collect();
+        for pair in places.windows(2).rev().filter(|it| it[0] != it[1] && bytes > 0) {
+            // SAFETY: the buffers are distinct and have `bytes` bytes by this method's contract.
+            unsafe { run.copy(pair[0], pair[1], bytes)? };
+        }
+        Ok(())
     }
 
     /// Writes the numbers of the stacks to the series.

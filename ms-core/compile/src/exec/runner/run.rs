@@ -27,6 +27,8 @@ pub(super) struct Run<'a, 'r, D: Driver> {
     pub read: ReadInputs<'r>,
     /// Records the steps, if the thread is profiled.
     pub observer: Option<Observer>,
+    /// Whether the commands are those of a [body](Driver::body).
+    pub is_body: bool,
 }
 
 impl<'r, D: Driver> Run<'_, 'r, D> {
@@ -125,10 +127,16 @@ impl<'r, D: Driver> Run<'_, 'r, D> {
                 // SAFETY: the loader checked that the block fits the routine, and its addresses are those of live
                 // buffers of this one.
                 Step::Call { routine, block } => unsafe { self.call(*routine, *block)? },
-                Step::Branch { condition, routines: [yes, no], block } => {
+                Step::Branch { condition, routines: [yes, no], block, on_device } => {
                     // SAFETY: the condition is a bool that earlier steps wrote as 0 or 1, and the loader checked that
                     // the block fits both routines.
                     unsafe {
+                        if self.decides(*on_device) {
+                            let yes = self.body(|run| run.call(*yes, *block))?;
+                            let no = self.body(|run| run.call(*no, *block))?;
+                            driver.branch(&mut self.commands, self.words[*condition], [yes, no])?;
+                            continue;
+                        }
                         let taken = driver.condition(&mut self.commands, self.words[*condition])?;
                         self.call(if taken { *yes } else { *no }, *block)?;
                     }
@@ -142,6 +150,22 @@ impl<'r, D: Driver> Run<'_, 'r, D> {
             }
         }
         Ok(())
+    }
+
+    /// Returns whether the device decides the condition of a step in this run.
+    #[inline]
+    pub fn decides(&self, on_device: bool) -> bool {
+        D::CONDITIONS && on_device && self.observer.is_none()
+    }
+
+    /// Issues the steps of a body.
+    pub fn body(&mut self, issue: impl FnOnce(&mut Self) -> Result<()>) -> Result<D::Commands> {
+        let body = self.driver.body(&self.commands);
+        let outer = (std::mem::replace(&mut self.commands, body), std::mem::replace(&mut self.is_body, true));
+        let done = issue(self);
+        let body = std::mem::replace(&mut self.commands, outer.0);
+        self.is_body = outer.1;
+        done.map(|()| body)
     }
 
     /// Copies bytes from one address to another.

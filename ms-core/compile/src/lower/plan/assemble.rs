@@ -207,6 +207,7 @@ impl Assembly<'_> {
                 routines: *routines,
                 inputs: taken[1..].to_vec(),
                 outputs: given,
+                on_device: false,
             },
             Region::Repeat(..) => unreachable!("it is a kernel"),
             Region::Loop(region) => PlanStep::Loop(Box::new(repeated(region, &taken, &given))),
@@ -257,5 +258,6 @@ fn repeated(region: &RegionLoop, taken: &[Span], given: &[Span]) -> Loop {
         invariants: invariants.to_vec(),
         series,
         spares: given.collect(),
+        on_device: false,
     }
 }

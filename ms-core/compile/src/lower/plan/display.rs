@@ -126,9 +126,10 @@ fn write_step(plan: &Plan, step: &PlanStep, f: &mut Formatter<'_>) -> fmt::Resul
         PlanStep::Call { routine, inputs, outputs } => {
             writeln!(f, "{} = call r{} {}", spans(outputs), routine.0, spans(inputs))
         }
-        PlanStep::Branch { condition, routines: [yes, no], inputs, outputs } => {
+        PlanStep::Branch { condition, routines: [yes, no], inputs, outputs, on_device } => {
             let (inputs, outputs) = (spans(inputs), spans(outputs));
-            writeln!(f, "{outputs} = if {} r{} else r{} {inputs}", span(condition), yes.0, no.0)
+            let place = place(*on_device);
+            writeln!(f, "{outputs} = if {} r{} else r{} {inputs}{place}", span(condition), yes.0, no.0)
         }
         PlanStep::Loop(it) => write_loop(it, f),
     }
@@ -152,13 +153,17 @@ fn write_loop(it: &Loop, f: &mut Formatter<'_>) -> fmt::Result {
         };
         format!("{} -> {}{next}", span(&it.initial), span(&it.result))
     };
-    writeln!(f, "repeat r{} {repeat}", it.body.0)?;
+    writeln!(f, "repeat r{} {repeat}{}", it.body.0, place(it.on_device))?;
     writeln!(f, "    carries: {}", join(it.carries.iter().map(carry)))?;
     let lists = [("sequences", &it.sequences), ("invariants", &it.invariants), ("series", &it.series)];
     for (name, list) in lists.into_iter().chain([("spares", &it.spares)]).filter(|it| !it.1.is_empty()) {
         writeln!(f, "    {name}: {}", spans(list))?;
     }
     Ok(())
+}
+
+fn place(on_device: bool) -> &'static str {
+    if on_device { ", decided on the device" } else { "" }
 }
 
 fn span(span: &Span) -> String {

@@ -1,6 +1,7 @@
 //! Defines plans: flat lists of steps over buffers, without addresses.
 
 pub(in crate::lower) mod assemble;
+pub(in crate::lower) mod conditions;
 pub(in crate::lower) mod display;
 pub(in crate::lower) mod draft;
 pub(in crate::lower) mod horizontal;
@@ -389,6 +390,9 @@ pub enum PlanStep {
         inputs: Vec<Span>,
         /// The locations of their results.
         outputs: Vec<Span>,
+        /// Whether the device decides the [condition](crate::target::Target::conditions). Then both routines can be
+        /// issued before it is known.
+        on_device: bool,
     },
     /// A loop.
     Loop(Box<Loop>),
@@ -437,6 +441,9 @@ pub struct Loop {
     /// carries, in the order of the computed carries. A chain starts with a [computed](NextCarry::Computed) carry and
     /// continues with those that take its previous value.
     pub spares: Vec<Span>,
+    /// Whether the device decides the [condition](crate::target::Target::conditions) of a [`Repeat::While`]. Then the
+    /// routine can be issued before it is known.
+    pub on_device: bool,
 }
 
 /// The number of iterations of a loop.

@@ -33,6 +33,7 @@ stored! {
         invariants: Vec<Span>,
         series: Vec<Span>,
         spares: Vec<Span>,
+        on_device: bool,
     }
     struct Carry { initial: Span, result: Span, next: NextCarry }
     struct Buffer { bytes: usize, place: BufferLocation }
@@ -61,7 +62,13 @@ stored! {
             epilogues: Vec<KernelCall>
         },
         3 = Call { routine: RoutineId, inputs: Vec<Span>, outputs: Vec<Span> },
-        4 = Branch { condition: Span, routines: [RoutineId; 2], inputs: Vec<Span>, outputs: Vec<Span> },
+        4 = Branch {
+            condition: Span,
+            routines: [RoutineId; 2],
+            inputs: Vec<Span>,
+            outputs: Vec<Span>,
+            on_device: bool
+        },
         5 = Loop(it: Box<Loop>),
         6 = Check {
             op: PlanOp,

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Incremented whenever the meaning of stored values changes; `stored-schema.txt` tests it.
-pub(in crate::session) const SCHEMA: u32 = 25;
+pub(in crate::session) const SCHEMA: u32 = 26;
 
 /// The name of the part of keys that identifies the piece of a function that an entry contains.
 const PIECE: &str = "piece";

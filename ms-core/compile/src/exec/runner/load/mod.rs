@@ -85,6 +85,14 @@ fn constants(plan: &Plan, space: MemorySpace) -> Result<Vec<Array>> {
     Ok(constants)
 }
 
+/// Checks that the driver decides a condition if the plan says so.
+fn on_device_of<D: Driver>(on_device: bool) -> Result<bool> {
+    if on_device && !D::CONDITIONS {
+        return Err(malformed("the device decides no conditions"));
+    }
+    Ok(on_device)
+}
+
 /// Returns whether a step opens stacks that remain open after it.
 fn opens_stacks<D: Driver>(step: &Step<D>, routines: &[Routine<D>]) -> bool {
     let open = |it: usize| routines[it].opens_stacks && !routines[it].closes_stacks;
@@ -176,7 +184,8 @@ impl<'a, D: Driver> Loader<'a, D> {
                 let block = self.block(routine, inputs.iter().chain(outputs))?;
                 Ok(Step::Call { routine, block })
             }
-            PlanStep::Branch { condition, routines, inputs, outputs } => {
+            PlanStep::Branch { condition, routines, inputs, outputs, on_device } => {
+                let on_device = on_device_of::<D>(*on_device)?;
                 let routines = routines.map(|it| it.0 as usize);
                 let [yes, no] = routines.map(|it| &self.done[it]);
                 if yes.inputs != no.inputs || yes.bytes != no.bytes {
@@ -184,7 +193,7 @@ impl<'a, D: Driver> Loader<'a, D> {
                 }
                 let condition = self.address(condition, 1)?;
                 let block = self.block(routines[0], inputs.iter().chain(outputs))?;
-                Ok(Step::Branch { condition, routines, block })
+                Ok(Step::Branch { condition, routines, block, on_device })
             }
             PlanStep::Loop(it) => Ok(Step::Loop(Box::new(self.repeated(it)?))),
         }
@@ -293,7 +302,8 @@ impl<'a, D: Driver> Loader<'a, D> {
                     return Err(malformed("a loop's body ends with the condition"));
                 }
                 let count = count.as_ref().map(|it| self.address(it, 8)).transpose()?;
-                TripCount::While { first: self.address(first, 1)?, next: self.address(next, 1)?, count }
+                let on_device = on_device_of::<D>(step.on_device)?;
+                TripCount::While { first: self.address(first, 1)?, next: self.address(next, 1)?, count, on_device }
             }
             &Repeat::Fixed { count, reverse } => TripCount::Fixed { count, reverse },
             Repeat::Counted { count, reverse } => {
@@ -329,6 +339,8 @@ impl<'a, D: Driver> Loader<'a, D> {
             let arg = it.arg as usize;
             arg < first_invariant || (body.inputs..condition).contains(&arg)
         };
+        let moved = cycles.iter().filter(|it| step.on_device && it.len() > 1).map(|it| inputs[it[0]]).max();
+        let scratch = moved.map(|bytes| self.workspace(bytes));
         let is_fixed = chains.iter().all(|it| it.ring.len() == 1) && cycles.iter().all(|it| it.len() == 1);
         Ok(Repeated {
             is_fixed: is_fixed && sequences.is_empty() && series.is_empty(),
@@ -342,7 +354,17 @@ impl<'a, D: Driver> Loader<'a, D> {
             series,
             outputs: body.inputs,
             varying: body.patches.iter().filter(varies).copied().collect(),
+            scratch,
         })
+    }
+
+    /// Adds a word with the address of a workspace of this many bytes.
+    fn workspace(&mut self, bytes: usize) -> usize {
+        self.workspace.bytes = self.workspace.bytes.max(bytes);
+        let word = self.next_word();
+        self.words.arena_words.push((word as u32, self.workspace.first));
+        self.words.template.push(0);
+        word
     }
 
     /// Partitions carries into chains and cycles.

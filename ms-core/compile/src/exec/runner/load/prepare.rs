@@ -90,13 +90,7 @@ impl<D: Driver> Loader<'_, D> {
         results: SmallVec<[usize; 1]>,
         epilogues: Vec<(KernelId, Epilogue<D>)>,
     ) -> (Arc<C>, CallWords<D>) {
-        let workspace = (workspace > 0).then(|| {
-            self.workspace.bytes = self.workspace.bytes.max(workspace);
-            let word = self.next_word();
-            self.words.arena_words.push((word as u32, self.workspace.first));
-            self.words.template.push(0);
-            word
-        });
+        let workspace = (workspace > 0).then(|| self.workspace(workspace));
         let epilogues = epilogues.into_iter().map(|it| it.1).collect();
         (Arc::new(code), CallWords { operands, results, epilogues, workspace })
     }
