@@ -1,6 +1,7 @@
 //! Collects the steps of plans and submits them as work of a stream: [`SimDriver`].
 
 use crate::capture::Captures;
+use crate::forks::{Piece, queue};
 use crate::kernel::SimKernel;
 use crate::memory::{Copied, SimMemory};
 use crate::reference::{ReferenceContraction, ReferenceDriver, ReferenceStep};
@@ -26,8 +27,8 @@ const MAX_STEPS: usize = 1024;
 /// guarded ones, which do not run. A run with in-place state writes the state after everything that it waits for. So it
 /// has updated either all of the state or nothing.
 ///
-/// The driver of an executable captures what it submits. If a later run issues the same steps on the same addresses, it
-/// replays what was captured.
+/// The driver of an executable captures what it submits, unless there are forks. If a later run issues the same steps on
+/// the same addresses, it replays what was captured.
 #[derive(Clone)]
 pub struct SimDriver {
     pub memory: &'static SimMemory,
@@ -37,7 +38,12 @@ pub struct SimDriver {
 /// The steps that were issued and not yet submitted.
 #[derive(Default)]
 pub struct Commands {
+    /// The pieces before the last fork or join.
+    pieces: Vec<Piece>,
+    /// The steps after it.
     steps: Steps,
+    /// The number of issued steps.
+    issued: usize,
     /// The memory to free after the steps.
     freed: Vec<Storage>,
     /// The addresses of the run's outputs in the memory of old values of slots, in ascending order.
@@ -153,6 +159,17 @@ impl SimDriver {
         self.memory.simulation.call()?;
         let is_guarded = commands.is_guarded(&step);
         commands.steps.steps.push(IssuedStep { step, is_guarded });
+        commands.issued += 1;
+        Ok(())
+    }
+
+    /// Cuts the submission at a fork or a join, which is a call, too.
+    fn cut(&self, commands: &mut Commands, piece: Piece) -> Result<()> {
+        self.memory.simulation.call()?;
+        let steps = std::mem::take(&mut commands.steps);
+        let before = (!steps.steps.is_empty()).then(|| Piece::Steps(Arc::new(self.prepared(steps))));
+        commands.pieces.extend(before.into_iter().chain([piece]));
+        commands.issued += 1;
         Ok(())
     }
 
@@ -164,6 +181,12 @@ impl SimDriver {
     /// Returns steps with host addresses.
     fn prepared(&self, steps: Steps) -> HostSteps {
         HostSteps::new(steps, |it| self.real(it))
+    }
+
+    /// Returns the steps of a body, with host addresses.
+    fn prepared_body(&self, body: Commands) -> HostSteps {
+        debug_assert!(body.pieces.is_empty(), "a body has no forks");
+        self.prepared(body.steps)
     }
 
     /// Returns steps with host addresses: those that were captured before, if they are the same.
@@ -189,6 +212,7 @@ unsafe impl Driver for SimDriver {
     type Commands = Commands;
     const QUEUED: bool = true;
     const CONDITIONS: bool = true;
+    const FORKS: bool = true;
 
     fn space(&self) -> MemorySpace {
         MemorySpace::Device(self.memory)
@@ -273,14 +297,23 @@ unsafe impl Driver for SimDriver {
 
     unsafe fn branch(&self, commands: &mut Commands, condition: u64, bodies: [Commands; 2]) -> Result<()> {
         let condition = commands.steps.add_address(condition);
-        let bodies = Box::new(bodies.map(|it| self.prepared(it.steps)));
+        let bodies = Box::new(bodies.map(|it| self.prepared_body(it)));
         self.issue(commands, Step::Branch { condition, bodies })
     }
 
     unsafe fn repeat(&self, commands: &mut Commands, condition: LoopCondition, body: Commands) -> Result<()> {
         let [first, next] = [condition.first, condition.next].map(|it| commands.steps.add_address(it));
-        let body = Box::new(self.prepared(body.steps));
+        let body = Box::new(self.prepared_body(body));
         self.issue(commands, Step::Repeat { first, next, body })
+    }
+
+    unsafe fn fork(&self, commands: &mut Commands, fork: u32, kind: StreamKind, body: Commands) -> Result<()> {
+        let body = Arc::new(self.prepared_body(body));
+        self.cut(commands, Piece::Fork { fork, kind, body })
+    }
+
+    fn join(&self, commands: &mut Commands, fork: u32) -> Result<()> {
+        self.cut(commands, Piece::Join { fork })
     }
 
     unsafe fn condition(&self, commands: &mut Commands, at: u64) -> Result<bool> {
@@ -303,20 +336,23 @@ unsafe impl Driver for SimDriver {
     }
 
     fn iterated(&self, commands: &mut Commands) -> Result<()> {
-        if commands.steps.steps.len() < MAX_STEPS { Ok(()) } else { self.submit(commands) }
+        if commands.issued < MAX_STEPS { Ok(()) } else { self.submit(commands) }
     }
 
     fn submit(&self, commands: &mut Commands) -> Result<()> {
-        let Commands { steps, freed, overwritten } = std::mem::take(commands);
+        let Commands { mut pieces, steps, issued, freed, overwritten } = std::mem::take(commands);
         commands.overwritten = overwritten;
-        if !steps.steps.is_empty() {
+        if issued > 0 {
             self.memory.simulation.call()?;
             self.on_stream(|stream| {
-                let captured = self.captured(stream, steps);
+                if pieces.is_empty() {
+                    pieces.push(Piece::Steps(self.captured(stream, steps)));
+                } else if !steps.steps.is_empty() {
+                    pieces.push(Piece::Steps(Arc::new(self.prepared(steps))));
+                }
                 // SAFETY: the contract of each issuing call covers the time when the step runs. Kernels, contractions
                 // and copies access the memory in their contracts whatever their operands hold.
-                let run = move |is_behind: bool, random: &mut Random| unsafe { captured.run(is_behind, random) };
-                self.memory.run(stream, run);
+                unsafe { queue(self.memory, stream, pieces) };
             });
         }
         // The memory is freed after the steps, in the order of the stream.
@@ -324,3 +360,6 @@ unsafe impl Driver for SimDriver {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -23,13 +23,14 @@
 //! - [`scheduler`] has streams, failures and counters; `blocks` and `memory` have the memory of a device.
 //! - `reference` runs steps on the host by their specifications; `target` describes the devices to lowering.
 //! - `kernel` has kernels on device addresses, and `submission` has steps that are submitted together.
-//! - `capture` keeps what was submitted, and `driver` queues steps.
+//! - `capture` keeps what was submitted, `forks` queues it on streams, and `driver` collects steps.
 //! - `step` runs single ops, and `backend` compiles.
 
 mod backend;
 mod blocks;
 mod capture;
 mod driver;
+mod forks;
 mod kernel;
 mod memory;
 mod reference;

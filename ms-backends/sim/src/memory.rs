@@ -125,6 +125,22 @@ impl SimMemory {
         self.queue.put(stream, Work::Step(Box::new(step)), &self.simulation);
     }
 
+    /// Queues a step on a stream, with the origin of the work of another stream, on whose work it depends.
+    ///
+    /// Returns the end of the step.
+    pub fn fork(
+        &self,
+        from: Stream,
+        stream: Stream,
+        step: impl FnOnce(bool, &mut Random) -> Result<()> + Send + 'static,
+    ) -> Fence {
+        self.depend_on(stream, self.fence(from));
+        self.queue.share_origin(from, stream);
+        self.run(stream, step);
+        self.queue.set_origin(stream, None);
+        self.fence(stream)
+    }
+
     /// Queues a transfer on a stream. Behind a failure it takes place or not.
     fn transfer(&self, stream: Stream, transfer: impl FnOnce() + Send + 'static) {
         let step = |is_behind: bool, random: &mut Random| {

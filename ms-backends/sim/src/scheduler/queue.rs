@@ -264,6 +264,12 @@ impl Queue {
         drop(old);
     }
 
+    /// Gives the next work of a stream the origin of another's.
+    pub fn share_origin(&self, from: Stream, to: Stream) {
+        let origin = self.state().stream(from).origin.clone();
+        self.set_origin(to, origin);
+    }
+
     /// See [`Streams::fence`](ms_ir::data::Streams::fence). The fence skips work that only frees memory: it cannot
     /// fail, and nobody awaits it.
     pub fn fence(&self, stream: Stream) -> Fence {

@@ -1,7 +1,7 @@
 //! Defines the interface between the plan runner and the device that runs its steps.
 
 use ms_ir::MapVec;
-use ms_ir::data::{Array, Attrs, DType, Layout, MemorySpace, Op, Storage, Type};
+use ms_ir::data::{Array, Attrs, DType, Layout, MemorySpace, Op, Storage, StreamKind, Type};
 use ms_ir::error::{Code, Error, Result, in_op};
 use ms_ir::op::{NONE_REFUSED, Refused, definition};
 use ms_ir::{Contraction, Kernel, KernelLaunch, KernelView, Precision, StepOperand, TileArguments};
@@ -63,6 +63,10 @@ pub unsafe trait Driver: Send + Sync {
     /// lists that run as often as conditions in device memory say. They are issued to if the
     /// [target](crate::target::Target::conditions) has conditions. A profiled run reads all conditions instead.
     const CONDITIONS: bool = false;
+
+    /// Whether [`fork`](Driver::fork) and [`join`](Driver::join) are implemented, so that steps that communicate run
+    /// beside others. Otherwise, and in a profiled run, all steps run on the compute stream.
+    const FORKS: bool = false;
 
     /// Returns a kernel and its machine code for profiles; `None` if they are not known.
     fn view<'k>(&self, kernel: &'k Self::Kernel) -> Option<KernelView<'k>> {
@@ -291,6 +295,36 @@ pub unsafe trait Driver: Send + Sync {
     ) -> Result<()> {
         let _ = (commands, condition, body);
         Err(no_conditions())
+    }
+
+    /// Issues a body that runs on the calling thread's stream of a kind, when all steps issued before have ended. Later
+    /// steps do not wait for it before the [join](Driver::join) of this fork. A submission ends when its forks have
+    /// ended, joined or not.
+    ///
+    /// # Safety
+    /// The contracts of the steps of the body hold until the join, while other steps run.
+    ///
+    /// # Errors
+    /// The errors of the device; [`Code::Backend`] unless the driver [forks](Driver::FORKS).
+    unsafe fn fork(
+        &self,
+        commands: &mut Self::Commands,
+        fork: u32,
+        kind: StreamKind,
+        body: Self::Commands,
+    ) -> Result<()> {
+        let _ = (commands, fork, kind, body);
+        Err(Error::new(Code::Backend, "the device runs steps on one stream"))
+    }
+
+    /// Makes later steps begin when the last fork with this number has ended, and depend on its results. Does nothing
+    /// if its submission has ended.
+    ///
+    /// # Errors
+    /// See [`Driver::fork`].
+    fn join(&self, commands: &mut Self::Commands, fork: u32) -> Result<()> {
+        let _ = (commands, fork);
+        Err(Error::new(Code::Backend, "the device runs steps on one stream"))
     }
 
     /// Reads a bool after all issued steps.

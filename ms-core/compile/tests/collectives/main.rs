@@ -1,6 +1,7 @@
 //! Passes and lowering on ops that communicate, and on ops that start what another node ends.
 
 mod dialect;
+mod forks;
 
 use ms_compile::lower::{BufferId, BufferLocation, KernelCall, LowerOptions, Plan, PlanStep, Routine, View, lower};
 use ms_compile::optimize::{Branches, ConstantFolding, Cse, Dce, Licm, Pass, PassContext, optimize_with};

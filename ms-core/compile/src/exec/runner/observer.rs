@@ -82,7 +82,7 @@ impl What {
                 }
                 all
             }
-            Step::Library { step, code, call } => {
+            Step::Library { step, code, call, .. } => {
                 let types = |all: &[ArrayLayout]| all.iter().map(ArrayLayout::ty).collect::<Vec<_>>();
                 let (from, to) = (types(&step.operands), types(&step.results));
                 let from: Vec<&Type> = from.iter().collect();

@@ -61,7 +61,7 @@ pub(super) enum Step<D: Driver> {
     /// A contraction, whose result is stored or read by epilogues.
     Contraction { contraction: Box<Contraction>, code: Arc<D::Contraction>, call: CallWords<D> },
     /// A library step.
-    Library { step: Arc<LibraryCall>, code: Arc<D::LibraryStep>, call: CallWords<D> },
+    Library { step: Arc<LibraryCall>, code: Arc<D::LibraryStep>, call: CallWords<D>, order: StreamOrder },
     /// A look at the record of a check. `record` is the word with its address, and `views` have those of the views.
     Check { check: Arc<Check>, record: usize, views: SmallVec<[usize; 2]> },
     /// A call of a routine.
@@ -72,14 +72,28 @@ pub(super) enum Step<D: Driver> {
     Loop(Box<Repeated>),
 }
 
+/// The order of a library step among the others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum StreamOrder {
+    /// After all earlier steps.
+    InOrder,
+    /// On the stream for communication. Later steps wait for it if it `joins` at once.
+    Forked { fork: u32, joins: bool },
+    /// After all earlier steps and this fork.
+    Joining(u32),
+}
+
 impl<D: Driver> Step<D> {
     /// Returns whether a queued driver may submit the issued steps before later ones are issued, if it may in the
-    /// `submitting` routines. It does so to read a condition, to act on the host, or because a loop is long.
+    /// `submitting` routines. It does so to read a condition, to act on the host, or because a loop is long. Also
+    /// returns true for a step that runs beside others, and for the step that ends it: it may fail until then.
     fn submits(&self, submitting: &[bool]) -> bool {
         match self {
             Self::Kernel { .. } | Self::Kernels(_) | Self::Copy { .. } => false,
             Self::Contraction { .. } | Self::Check { .. } => false,
-            Self::Library { step, .. } => definition(step.op).effects.act_on_host(),
+            Self::Library { step, order, .. } => {
+                *order != StreamOrder::InOrder || definition(step.op).effects.act_on_host()
+            }
             Self::Call { routine, .. } => submitting[*routine],
             Self::Branch { on_device, .. } => !on_device,
             Self::Loop(it) => !it.on_device(),
@@ -123,7 +137,7 @@ pub(super) struct OperandWord {
 
 impl<D: Driver> Program<D> {
     /// Returns the number of steps of the main routine up to the last one at which a queued driver submits issued
-    /// steps.
+    /// steps, or joins a fork.
     pub fn submitting_steps(&self) -> u32 {
         // Callees come before their callers.
         let mut submitting = vec![false; self.routines.len()];

@@ -1,7 +1,7 @@
 //! Executes one run of a loaded plan.
 
 use super::observer::{Observer, What};
-use super::program::{CallWords, OperandWord, Patch, Program, Routine, Step};
+use super::program::{CallWords, OperandWord, Patch, Program, Routine, Step, StreamOrder};
 use super::read_inputs::ReadInputs;
 use super::stack::Stacks;
 use crate::exec::watch::Start;
@@ -9,6 +9,7 @@ use crate::exec::{Driver, KernelLaunch, StepCall, StepOperand};
 use ms_ir::data::{Array, MemorySpace, StreamKind, Type, with_stream};
 use ms_ir::error::{Missing, Result};
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// The state of one run.
 ///
@@ -112,7 +113,13 @@ impl<'r, D: Driver> Run<'_, 'r, D> {
                     self.with_call(call, |commands, call| unsafe { driver.contract(commands, code, call) })
                         .map_err(|it| it.of_memory(Missing::Product))?;
                 }
-                Step::Library { code, call, .. } => {
+                Step::Library { code, call, order, .. } => {
+                    if D::FORKS && *order != StreamOrder::InOrder && self.observer.is_none() {
+                        // SAFETY: lowering keeps the memory of a step that starts something until the step that ends
+                        // it.
+                        unsafe { self.communicate(code, call, *order)? };
+                        continue;
+                    }
                     // SAFETY: the loader checked that all views stay within their buffers. Lowering guarantees that
                     // operands and results fit the op, and that its epilogues write neither operands nor elements that
                     // another accesses.
@@ -150,6 +157,37 @@ impl<'r, D: Driver> Run<'_, 'r, D> {
             }
         }
         Ok(())
+    }
+
+    /// Issues a library step that runs on the stream for communication, or waits for such steps.
+    ///
+    /// # Safety
+    /// The conditions of [`Driver::library`] hold, and no step before the join accesses results of a forked step or
+    /// writes its operands.
+    unsafe fn communicate(
+        &mut self,
+        code: &Arc<D::LibraryStep>,
+        call: &CallWords<D>,
+        order: StreamOrder,
+    ) -> Result<()> {
+        let driver = self.driver;
+        let issue = |run: &mut Self| {
+            // SAFETY: the conditions hold by this method's contract.
+            run.with_call(call, |commands, call| unsafe { driver.library(commands, code, call) })
+        };
+        match order {
+            StreamOrder::InOrder => issue(self),
+            StreamOrder::Joining(fork) => {
+                driver.join(&mut self.commands, fork)?;
+                issue(self)
+            }
+            StreamOrder::Forked { fork, joins } => {
+                let body = self.body(issue)?;
+                // SAFETY: the conditions of the only step of the body hold until the join by this method's contract.
+                unsafe { driver.fork(&mut self.commands, fork, StreamKind::Communicate, body)? };
+                if joins { driver.join(&mut self.commands, fork) } else { Ok(()) }
+            }
+        }
     }
 
     /// Returns whether the device decides the condition of a step in this run.

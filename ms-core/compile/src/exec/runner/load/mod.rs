@@ -1,6 +1,7 @@
 //! Loads plans: prepares and checks the argument blocks of all calls.
 
 mod epilogues;
+mod forks;
 mod prepare;
 #[cfg(test)]
 mod tests;
@@ -13,6 +14,7 @@ use crate::lower::{
     self, Argument, BufferId, BufferLocation, IndexedAxis, KernelCall, KernelId, Loop, NextCarry, Plan, PlanStep,
     Repeat, Span, is_stack, value_bytes,
 };
+use forks::Workspace;
 use ms_ir::MapVec;
 use ms_ir::data::{Array, MemorySpace, StreamKind, Type, with_stream};
 use ms_ir::error::Result;
@@ -26,7 +28,7 @@ pub(super) fn program<D: Driver>(driver: &D, plan: &Plan, kernels: &[D::Kernel])
     let arena = plan.arena().ok_or_else(|| malformed("a routine calls one that does not come before it"))?;
     let (bases, arena_bytes) = arena;
     let mut words = Words::default();
-    let mut workspace = Workspace { first: arena_bytes.next_multiple_of(WORKSPACE_ALIGN), bytes: 0 };
+    let mut workspace = Workspace::behind(arena_bytes);
     let mut routines: Vec<Routine<D>> = Vec::with_capacity(plan.routines.len());
     for (routine, base) in plan.routines.iter().zip(bases) {
         let check = Checker { plan, routine };
@@ -41,6 +43,7 @@ pub(super) fn program<D: Driver>(driver: &D, plan: &Plan, kernels: &[D::Kernel])
             words: &mut words,
             workspace: &mut workspace,
             patches: Vec::new(),
+            started: Vec::new(),
             accesses: vec![0; routine.buffers.len()],
             scratch: Vec::new(),
         };
@@ -63,14 +66,11 @@ pub(super) fn program<D: Driver>(driver: &D, plan: &Plan, kernels: &[D::Kernel])
             closes_stacks: opens && !routine.outputs.iter().any(is_stack),
         });
     }
-    let Words { mut template, arena_words } = words;
+    let Words { mut template, mut arena_words } = words;
     let main_block = template.len();
     let main = plan.routines.last().ok_or_else(|| malformed("it has no routine"))?;
     template.resize(main_block + main.inputs.len() + main.outputs.len(), 0);
-    let arena_bytes = match workspace.bytes {
-        0 => arena_bytes,
-        bytes => workspace.first.checked_add(bytes).ok_or_else(|| malformed("its memory has a size"))?,
-    };
+    let arena_bytes = workspace.end(arena_bytes, &mut arena_words).ok_or_else(|| malformed("its memory has a size"))?;
     Ok(Program { constants, arena_bytes, template, arena_words, routines, main_block })
 }
 
@@ -120,14 +120,6 @@ struct Words {
 /// The alignment of the workspace in bytes.
 const WORKSPACE_ALIGN: usize = 64;
 
-/// The end of the arena, which all steps that need a workspace use one after the other.
-struct Workspace {
-    /// The offset in the arena.
-    first: usize,
-    /// The size of the largest workspace so far.
-    bytes: usize,
-}
-
 /// Prepares the steps of a routine.
 struct Loader<'a, D: Driver> {
     driver: &'a D,
@@ -141,6 +133,8 @@ struct Loader<'a, D: Driver> {
     words: &'a mut Words,
     workspace: &'a mut Workspace,
     patches: Vec<Patch>,
+    /// The results of steps that start something, and the numbers of their forks.
+    started: Vec<(BufferId, u32)>,
     /// The number of accesses of each buffer of the routine.
     accesses: Vec<u32>,
     /// The scratch memory of kernels.
@@ -356,15 +350,6 @@ impl<'a, D: Driver> Loader<'a, D> {
             varying: body.patches.iter().filter(varies).copied().collect(),
             scratch,
         })
-    }
-
-    /// Adds a word with the address of a workspace of this many bytes.
-    fn workspace(&mut self, bytes: usize) -> usize {
-        self.workspace.bytes = self.workspace.bytes.max(bytes);
-        let word = self.next_word();
-        self.words.arena_words.push((word as u32, self.workspace.first));
-        self.words.template.push(0);
-        word
     }
 
     /// Partitions carries into chains and cycles.

@@ -7,6 +7,7 @@ use crate::exec::{ArrayLayout, Check, Driver, EpilogueCode, LibraryCall, Prepare
 use crate::lower::{BufferLocation, ContractionResult, ContractionStep, KernelId, PlanStep, Span, View};
 use ms_ir::data::Layout;
 use ms_ir::error::Result;
+use ms_ir::op::definition;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -30,7 +31,8 @@ impl<D: Driver> Loader<'_, D> {
             }
         }
         let prepared = self.driver.prepare_contraction(contraction, &self.codes(&epilogues)?)?;
-        let (code, call) = self.call(prepared, operands, results, epilogues);
+        let workspace = (prepared.workspace > 0).then(|| self.workspace(prepared.workspace));
+        let (code, call) = Self::call(prepared, operands, results, epilogues, workspace);
         Ok(Step::Contraction { contraction: Box::new(contraction.clone()), code, call })
     }
 
@@ -52,8 +54,10 @@ impl<D: Driver> Loader<'_, D> {
         let epilogues = epilogues.iter().map(|it| Ok((it.kernel, self.epilogue_of_op(outputs, it)?)));
         let epilogues: Vec<_> = epilogues.collect::<Result<_>>()?;
         let prepared = self.driver.prepare_library(&step, &self.codes(&epilogues)?)?;
-        let (code, call) = self.call(prepared, words, results, epilogues);
-        Ok(Step::Library { step, code, call })
+        let order = self.stream_order(definition(step.op).effects, inputs, outputs)?;
+        let workspace = self.workspace_of(&order, prepared.workspace);
+        let (code, call) = Self::call(prepared, words, results, epilogues, workspace);
+        Ok(Step::Library { step, code, call, order })
     }
 
     /// Prepares a check.
@@ -84,15 +88,14 @@ impl<D: Driver> Loader<'_, D> {
 
     /// Returns the code of a step and the words of its calls.
     fn call<C>(
-        &mut self,
-        Prepared { code, workspace }: Prepared<C>,
+        prepared: Prepared<C>,
         operands: SmallVec<[OperandWord; 2]>,
         results: SmallVec<[usize; 1]>,
         epilogues: Vec<(KernelId, Epilogue<D>)>,
+        workspace: Option<usize>,
     ) -> (Arc<C>, CallWords<D>) {
-        let workspace = (workspace > 0).then(|| self.workspace(workspace));
         let epilogues = epilogues.into_iter().map(|it| it.1).collect();
-        (Arc::new(code), CallWords { operands, results, epilogues, workspace })
+        (Arc::new(prepared.code), CallWords { operands, results, epilogues, workspace })
     }
 
     /// Adds a word with the address of the first element of an operand or a result.
