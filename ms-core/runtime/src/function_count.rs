@@ -5,7 +5,7 @@ use std::fs;
 
 /// The largest number of functions: 2 % above the number when it was last set. `docs/contributing.md` says how to list
 /// the instances of generic functions.
-const LIMIT: usize = 56_300;
+const LIMIT: usize = 57_500;
 
 /// Counts the functions in the symbol table of an ELF executable; `None` if it has none.
 fn count_functions(file: &[u8]) -> Option<usize> {
