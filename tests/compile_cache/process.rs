@@ -10,6 +10,16 @@ const PROGRAM: &str = "MS_TEST_PROGRAM";
 /// The separator between arguments.
 const SEPARATOR: &str = "|";
 
+/// Returns whether the device of the programs compiles kernels to machine code. Simulated devices interpret them.
+pub fn compiles_kernels() -> bool {
+    cfg!(target_arch = "x86_64") && ms::context().device_target == ms::tensor::Device::CPU.kind()
+}
+
+/// Returns whether programs execute machine code in place.
+pub fn executes_code() -> bool {
+    cfg!(target_os = "linux") && compiles_kernels()
+}
+
 /// The outcome of a process.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outcome {
