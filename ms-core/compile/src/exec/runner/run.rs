@@ -247,7 +247,8 @@ impl<'r, D: Driver> Run<'_, 'r, D> {
     }
 
     /// Calls `issue` with the memory of a call of a contraction or a library step.
-    #[inline]
+    // Inlined, the arrays would be part of the frame of every routine that runs.
+    #[inline(never)]
     fn with_call<R>(
         &mut self,
         call: &CallWords<D>,
